@@ -101,6 +101,14 @@ std::string FormatTotal(const std::map<std::string, int64_t>& duration_ms) {
   return FormatElapsed(absl::Milliseconds(total == duration_ms.end() ? 0 : total->second));
 }
 
+std::string FormatAge(const std::optional<absl::Time>& time, absl::Time now) {
+  const int64_t hours = absl::ToInt64Hours(now - time.value_or(now));
+  return !time.has_value() ? ""
+         : hours >= 48     ? absl::StrCat(hours / 24, "d")
+         : hours >= 1      ? absl::StrCat(hours, "h")
+                      : absl::StrCat(std::max<int64_t>(0, (now - *time) / absl::Minutes(1)), "m");
+}
+
 std::vector<std::string> HexOf(absl::Span<const repository::Id> ids) {
   std::vector<std::string> texts;
   texts.reserve(ids.size());

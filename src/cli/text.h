@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ namespace csidelta::cli {
 std::string FormatElapsed(absl::Duration elapsed);
 // The same for the entry "total" of a result's durations, if it has one.
 std::string FormatTotal(const std::map<std::string, int64_t>& duration_ms);
+
+// How long ago: "3d", "5h", "12m"; "" if `time` is not known. Never less than "0m".
+std::string FormatAge(const std::optional<absl::Time>& time, absl::Time now);
 
 // Whole ids, as in JSON.
 std::vector<std::string> HexOf(absl::Span<const repository::Id> ids);

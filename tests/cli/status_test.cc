@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
+#include "cli/mover/movement_json.h"
 #include "objects/backup.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
@@ -75,18 +76,19 @@ class StatusTest : public testing::Test {
     return true;
   }
 
-  void AddRecord(const std::string& pvc, const Json& status) {
+  void AddRecord(const std::string& pvc, const Json& status,
+                 const std::string& velero_namespace = "velero") {
     const std::string uid = absl::StrCat("uid-of-", pvc);
-    api_.Seed(
-        objects::ProtectedVolume::Type(),
-        {{"metadata",
-          {{"name", objects::ProtectedVolume::NameOf(uid, "default")}, {"namespace", "velero"}}},
-         {"spec",
-          {{"namespace", "shop"},
-           {"pvc", pvc},
-           {"pvcUID", uid},
-           {"backupStorageLocation", "default"}}},
-         {"status", status}});
+    api_.Seed(objects::ProtectedVolume::Type(),
+              {{"metadata",
+                {{"name", objects::ProtectedVolume::NameOf(uid, "default")},
+                 {"namespace", velero_namespace}}},
+               {"spec",
+                {{"namespace", "shop"},
+                 {"pvc", pvc},
+                 {"pvcUID", uid},
+                 {"backupStorageLocation", "default"}}},
+               {"status", status}});
   }
   void AddGoodAndBad() {
     const std::string taken_at = FormatRfc3339(absl::Now() - absl::Hours(5) - absl::Minutes(1));
@@ -147,6 +149,9 @@ class StatusTest : public testing::Test {
     AddUpload("shop-2", "other", "Completed", {}, 60, "velero");
     AddRecord("pictures",
               {{"verification", {{"at", FormatRfc3339(absl::Now() - absl::Hours(3))}}}});
+    // Of the same name: another Velero backs up that PVC, too.
+    AddRecord("pictures", {{"verification", {{"brokenBackups", Json::array({"shop-2"})}}}},
+              "velero-two");
   }
   static void ExpectLinesWithin(const std::string& out, std::size_t columns) {
     for (const absl::string_view line : absl::StrSplit(out, '\n')) {
@@ -211,6 +216,14 @@ TEST_F(StatusTest, ShowsProtectedVolumesThoseThatNeedSomethingFirst) {
   EXPECT_THAT(outcome.out, HasSubstr("never backed up; the last 2 uploads failed: no room"));
   EXPECT_THAT(outcome.out,
               testing::ContainsRegex("shop/a-good +velero/default +5h +incremental +1.0 MiB +5h"));
+  const Json list = Status({"--json"}).Result();
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_EQ(list[0]["kind"], "volume");
+  EXPECT_EQ(list[0]["volume"], "shop/z-bad");
+  EXPECT_EQ(list[0]["failures"], 2);
+  EXPECT_EQ(list[1]["mode"], "incremental");
+  EXPECT_EQ(list[1]["logical_bytes"], 1 << 20);
+  EXPECT_EQ(list[1]["next_step"], "");
 }
 
 TEST_F(StatusTest, NamesBackupsWhoseSnapshotsTheStorageLost) {
@@ -265,21 +278,9 @@ TEST_F(StatusTest, ShowsWhatARestoreLeftWithoutDataUntilItIsRestoredOrMadeAgain)
   EXPECT_THAT(Status().error, HasSubstr("left without data is not known"));
 }
 
-TEST_F(StatusTest, JsonHasProtectedVolumesInTheSameList) {
-  AddGoodAndBad();
-  const Json list = Status({"--json"}).Result();
-  ASSERT_EQ(list.size(), 2U);
-  EXPECT_EQ(list[0]["kind"], "volume");
-  EXPECT_EQ(list[0]["volume"], "shop/z-bad");
-  EXPECT_EQ(list[0]["failures"], 2);
-  EXPECT_EQ(list[1]["mode"], "incremental");
-  EXPECT_EQ(list[1]["logical_bytes"], 1 << 20);
-  EXPECT_EQ(list[1]["next_step"], "");
-}
-
 TEST_F(StatusTest, ABackupIsOneTableOfWhatItDidWithEachVolume) {
   AddBackups();
-  const Outcome outcome = Status({"--backup", "shop-2"});
+  const Outcome outcome = Status({"--backup", "shop-2", "--velero-namespace", "velero,velero-two"});
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(
       outcome.out,
@@ -299,6 +300,15 @@ TEST_F(StatusTest, ABackupIsOneTableOfWhatItDidWithEachVolume) {
             "dataupload.velero.io/shop-2-orders\n"
             "dataupload.velero.io/shop-2-pictures\ndataupload.velero.io/shop-2-z\n");
   EXPECT_THAT(Status({"--backup", "shop-2", "-o", "yaml"}).out, HasSubstr("backup: shop-2\n"));
+}
+
+TEST_F(StatusTest, AFlagThatWouldChangeNothingIsRefused) {
+  EXPECT_THAT(Status({"-A"}).error, HasSubstr("leave out -A"));
+  EXPECT_THAT(Status({"--all", "--backup", "shop-2"}).error, HasSubstr("leave out --all"));
+  EXPECT_THAT(Status({"--all", "-n", "shop"}).error, HasSubstr("leave out --all"));
+  EXPECT_THAT(Status({"--watch"}).error, HasSubstr("--watch draws on a terminal"));
+  program_.out_is_terminal = true;
+  EXPECT_EQ(Status({"--watch", "--json"}).code, ExitCode::kFailed);
 }
 
 TEST_F(StatusTest, ANamespaceIsTheNewestBackupOfEachVolume) {
@@ -328,7 +338,7 @@ TEST_F(StatusTest, NoLineIsLongerThanTheTerminalIsWide) {
   }
 }
 
-TEST_F(StatusTest, WatchDrawsAgainWhenSomethingChangesAndEndsWhenInterrupted) {
+TEST_F(StatusTest, WatchDrawsAgainAndEndsWhenInterrupted) {
   program_.out_is_terminal = true;
   std::stop_source stop;
   bool is_added = false;
@@ -346,14 +356,6 @@ TEST_F(StatusTest, WatchDrawsAgainWhenSomethingChangesAndEndsWhenInterrupted) {
   EXPECT_TRUE(outcome.out.starts_with("\x1b[H\x1b[Jnothing is being moved\n"));
 }
 
-TEST_F(StatusTest, WatchNeedsATerminal) {
-  const Outcome outcome = Status({"--watch"});
-  EXPECT_EQ(outcome.code, ExitCode::kFailed);
-  EXPECT_THAT(outcome.error, HasSubstr("--watch draws on a terminal"));
-  program_.out_is_terminal = true;
-  EXPECT_EQ(Status({"--watch", "--json"}).code, ExitCode::kFailed);
-}
-
 // Before the CRD is there, as between the two halves of an upgrade.
 TEST_F(StatusTest, SaysThatProtectedVolumesAreNotKnown) {
   api_.RemoveType("protectedvolumes");
@@ -361,6 +363,24 @@ TEST_F(StatusTest, SaysThatProtectedVolumesAreNotKnown) {
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(outcome.error, HasSubstr("the protected volumes of namespace velero are not known"));
   EXPECT_THAT(outcome.out, HasSubstr("nothing is being moved\n"));
+}
+
+TEST(MovementJson, HasWhatIsKnown) {
+  datamover::Movement movement;
+  movement.kind = "upload";
+  movement.message = "waits for u1";
+  movement.total_bytes = 7;
+  const Json unknown = ToJson(movement);
+  EXPECT_EQ(unknown["kind"], "upload");
+  EXPECT_EQ(unknown["message"], "waits for u1");
+  EXPECT_EQ(unknown["total_bytes"], 7);
+  for (const char* field : {"created_at", "bytes_per_second", "seconds_left", "waits_for"}) {
+    EXPECT_FALSE(unknown.contains(field)) << field;
+  }
+  movement.waits_for = datamover::WaitReason::kVolume;
+  movement.left = absl::Seconds(30);
+  EXPECT_EQ(ToJson(movement)["waits_for"], "volume");
+  EXPECT_EQ(ToJson(movement)["seconds_left"], 30);
 }
 
 }  // namespace

@@ -33,30 +33,25 @@ struct BaseSelection {
   std::string namespace_name;  // of the PVC; "" for all
   std::string pvc;             // "" for all
 
-  void Declare(ArgumentTable& table);
-  absl::Status Check() const;
-  bool Selects(const csi::BaseOwner& owner) const;
+  void Declare(ArgumentTable& table) {
+    table.Add("-n,--namespace", "NS", "only those of PVCs in this namespace", namespace_name);
+    table.Add("--pvc", "NAME", "only that of this PVC; with --namespace", pvc);
+  }
+  absl::Status Check() const {
+    return !pvc.empty() && namespace_name.empty()
+               ? absl::InvalidArgumentError(
+                     "--pvc names a PVC of a namespace; give --namespace, too")
+               : absl::OkStatus();
+  }
+  bool Selects(const csi::BaseOwner& owner) const {
+    return (namespace_name.empty() || owner.claim_namespace == namespace_name) &&
+           (pvc.empty() || owner.claim == pvc);
+  }
   // The bases of all PVCs.
   static absl::StatusOr<std::vector<ListedBase>> ListAll(const CallContext& ctx,
                                                          const ClusterOptions& cluster,
                                                          k8s::ApiClient& api);
 };
-
-void BaseSelection::Declare(ArgumentTable& table) {
-  table.Add("-n,--namespace", "NS", "only those of PVCs in this namespace", namespace_name);
-  table.Add("--pvc", "NAME", "only that of this PVC; with --namespace", pvc);
-}
-
-absl::Status BaseSelection::Check() const {
-  return !pvc.empty() && namespace_name.empty()
-             ? absl::InvalidArgumentError("--pvc names a PVC of a namespace; give --namespace, too")
-             : absl::OkStatus();
-}
-
-bool BaseSelection::Selects(const csi::BaseOwner& owner) const {
-  return (namespace_name.empty() || owner.claim_namespace == namespace_name) &&
-         (pvc.empty() || owner.claim == pvc);
-}
 
 absl::StatusOr<std::vector<ListedBase>> BaseSelection::ListAll(const CallContext& ctx,
                                                                const ClusterOptions& cluster,
@@ -77,23 +72,6 @@ absl::StatusOr<std::vector<ListedBase>> BaseSelection::ListAll(const CallContext
       });
 }
 
-std::optional<absl::Duration> AgeOf(const csi::BaseSnapshot& base, absl::Time now) {
-  const std::optional<absl::Time> taken_at = base.taken_at();
-  return taken_at.has_value() ? std::optional(std::max(absl::ZeroDuration(), now - *taken_at))
-                              : std::nullopt;
-}
-
-// "3d4h", "4h", "12m".
-std::string AgeText(std::optional<absl::Duration> age) {
-  if (!age.has_value()) {
-    return "";
-  }
-  const int64_t hours = absl::ToInt64Hours(*age);
-  return hours >= 24  ? absl::StrCat(hours / 24, "d", hours % 24, "h")
-         : hours >= 1 ? absl::StrCat(hours, "h")
-                      : absl::StrCat(absl::ToInt64Minutes(*age), "m");
-}
-
 std::string UseText(const ListedBase& listed) {
   const std::string use = listed.is_in_use ? "an upload of its PVC is under way" : "";
   return listed.useless.has_value()
@@ -107,7 +85,7 @@ std::string PvcOf(const csi::BaseSnapshot& base) {
 
 Json ToJson(const ListedBase& listed, absl::Time now) {
   const csi::BaseSnapshot& base = listed.base;
-  const std::optional<absl::Duration> age = AgeOf(base, now);
+  const std::optional<absl::Time> taken_at = base.taken_at();
   return {
       {"content", base.content_name},
       {"namespace", base.owner.claim_namespace},
@@ -117,8 +95,10 @@ Json ToJson(const ListedBase& listed, absl::Time now) {
       {"location", base.owner.location},
       {"driver", base.driver},
       {"handle", base.snapshot_handle},
-      {"taken_at", OrNull(base.taken_at())},
-      {"age_seconds", age.has_value() ? Json(absl::ToInt64Seconds(*age)) : Json()},
+      {"taken_at", OrNull(taken_at)},
+      {"age_seconds", taken_at.has_value()
+                          ? Json(std::max<int64_t>(0, absl::ToInt64Seconds(now - *taken_at)))
+                          : Json()},
       {"size_bytes", OrNull(base.size_bytes)},
       {"in_use", listed.is_in_use},
       {"reason", listed.useless.has_value() ? Json(std::string(listed.useless->code)) : Json()}};
@@ -159,7 +139,7 @@ class BasesListCommand : public Command {
       list.push_back(ToJson(listed, now));
       rows.push_back(
           {base.content_name, PvcOf(base), base.driver,
-           taken_at.has_value() ? FormatRfc3339(*taken_at) : "", AgeText(AgeOf(base, now)),
+           taken_at.has_value() ? FormatRfc3339(*taken_at) : "", FormatAge(taken_at, now),
            base.size_bytes.has_value() ? FormatBytes(*base.size_bytes) : "",
            absl::StrCat(base.owner.velero_namespace, "/", base.owner.location), UseText(listed)});
     }

@@ -1,14 +1,11 @@
 #include <algorithm>
 #include <climits>
-#include <condition_variable>
 #include <cstddef>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -18,10 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
-#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "cli/cluster_access.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/mover/movement_json.h"
@@ -31,7 +26,6 @@
 #include "datamover/controller/overview.h"
 #include "datamover/records/volume_records.h"
 #include "datamover/settings.h"
-#include "k8s/informer.h"
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/copy_record.h"
@@ -75,31 +69,18 @@ std::vector<std::string> RowOf(const Movement& movement) {
           movement.message};
 }
 
-// "3d", "5h", "12m"; "" where there is no such time.
-std::string AgeText(const std::optional<absl::Time>& time, absl::Time now) {
-  if (!time.has_value()) {
-    return "";
-  }
-  const absl::Duration age = std::max(absl::ZeroDuration(), now - *time);
-  if (age >= absl::Hours(48)) {
-    return absl::StrCat(age / absl::Hours(24), "d");
-  }
-  return age >= absl::Hours(1) ? absl::StrCat(age / absl::Hours(1), "h")
-                               : absl::StrCat(age / absl::Minutes(1), "m");
-}
-
 std::vector<std::string> RowOf(const ProtectedVolumeRecord& record, absl::Time now) {
   const objects::ProtectedVolumeStatus& status = record.status;
   const objects::LastGoodBackup good = status.last_good.value_or(objects::LastGoodBackup());
   return {absl::StrCat(" ", record.spec.pvc_namespace, "/", record.spec.pvc),
           absl::StrCat(record.velero_namespace, "/", record.spec.location),
           status.last_good.has_value()
-              ? AgeText(good.taken_at.has_value() ? good.taken_at : good.completed_at, now)
+              ? FormatAge(good.taken_at.has_value() ? good.taken_at : good.completed_at, now)
               : "never",
           good.mode,
           status.last_good.has_value() ? FormatBytes(good.logical_bytes) : "",
-          status.base.has_value() ? AgeText(status.base->taken_at, now) : "",
-          status.verification.has_value() ? AgeText(status.verification->at, now) : "",
+          status.base.has_value() ? FormatAge(status.base->taken_at, now) : "",
+          status.verification.has_value() ? FormatAge(status.verification->at, now) : "",
           status.next_step};
 }
 
@@ -120,7 +101,7 @@ std::vector<std::string> RowOf(const Json& backup, absl::Time now) {
       is_done ? FormatElapsed(absl::Milliseconds(GetInt(backup, {"duration_ms"}))) : "",
       !is_done                           ? ""
       : !GetBool(backup, {"restorable"}) ? "broken"
-      : verified_at.has_value()          ? absl::StrCat(AgeText(verified_at, now), " ago")
+      : verified_at.has_value()          ? absl::StrCat(FormatAge(verified_at, now), " ago")
                                          : "not yet",
       GetString(backup, {"next_step"})};
 }
@@ -290,68 +271,10 @@ void Print(Session& session, const std::vector<Movement>& shown,
                 .names = std::move(names)});
 }
 
-// Informers that keep no objects and report only that something changed. Each has a thread and a
-// client, which the destructor ends. Thread-safe.
-class ChangeWatch final : private k8s::ObjectEventHandler {
- public:
-  // Borrows `access`.
-  ChangeWatch(const CallContext& ctx, const ClusterAccess& access,
-              const std::vector<k8s::WatchedObjects>& watched);
-
-  // Blocks until something changed since the last call, or since the beginning; false when `stop`
-  // came first. One thread may wait.
-  bool Await(std::stop_token stop);
-
- private:
-  void OnObjectChanged(const Json& /*object*/) override { MarkChanged(); }
-  void OnObjectDeleted(const k8s::ObjectId& /*id*/, const Json* /*last*/) override {
-    MarkChanged();
-  }
-  void OnListed() override { MarkChanged(); }
-  bool Holds(const k8s::ObjectId& /*id*/) const override { return false; }
-  void MarkChanged();
-
-  Mutex mutex_;
-  std::condition_variable_any changed_;
-  bool has_changed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<std::jthread> threads_;  // Last: they end before the rest.
-};
-
-ChangeWatch::ChangeWatch(const CallContext& ctx, const ClusterAccess& access,
-                         const std::vector<k8s::WatchedObjects>& watched) {
-  threads_.reserve(watched.size());
-  for (const k8s::WatchedObjects& objects : watched) {
-    threads_.emplace_back([this, &access, ctx, objects](std::stop_token stop) {
-      CallContext context = ctx;
-      context.stop = std::move(stop);
-      const std::unique_ptr<k8s::ApiClient> api = access.MakeClient();
-      // It ends with the stop alone.
-      k8s::Informer(objects, {this}).Run(context, *api).IgnoreError();
-    });
-  }
-}
-
-bool ChangeWatch::Await(std::stop_token stop) {
-  MutexLock lock(mutex_);
-  const bool changed =
-      changed_.wait(lock, std::move(stop),
-                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return has_changed_; });
-  has_changed_ = false;
-  return changed;
-}
-
-void ChangeWatch::MarkChanged() {
-  {
-    const MutexLock lock(mutex_);
-    has_changed_ = true;
-  }
-  changed_.notify_all();
-}
-
 constexpr char kClearScreen[] = "\x1b[H\x1b[J";
 // Between two drawings of --watch, which each read all: the API server is busy with them for a
 // tenth of the time at most.
-constexpr absl::Duration kPauseMin = absl::Milliseconds(400);
+constexpr absl::Duration kPauseMin = absl::Seconds(1);
 constexpr int kPausePerReading = 10;
 
 class StatusCommand : public Command {
@@ -373,13 +296,10 @@ class StatusCommand : public Command {
   // Those of namespaces that cannot be read are omitted, with a note.
   std::vector<ProtectedVolumeRecord> ReadRecords(const CallContext& ctx, Session& session,
                                                  k8s::ApiClient& api) const;
-  // Draws again when something changed, until it is interrupted, which is how it ends.
+  // Draws again and again, until it is interrupted, which is how it ends.
   absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session,
                                  k8s::ApiClient& api) const;
-  std::vector<k8s::WatchedObjects> Watched() const;
 
-  std::string mover_namespace_;
-  std::string velero_namespaces_;
   std::string backup_;  // "": all that is under way
   bool all_ = false;
   bool watch_ = false;
@@ -391,8 +311,8 @@ VerbSyntax StatusCommand::Declare() {
             backup_);
   table.Add("--all", "also what is over, as long as its object is there", all_);
   table.Add("-w,--watch",
-            "on a terminal: stay, and draw again when something changed, until it is "
-            "interrupted (Ctrl-C)",
+            "on a terminal: stay, and draw again each second, or less often if reading takes long, "
+            "until it is interrupted (Ctrl-C)",
             watch_);
   return {.name = "status",
           .summary = "Show what the data mover is doing",
@@ -413,8 +333,12 @@ VerbSyntax StatusCommand::Declare() {
 
 absl::StatusOr<ExitCode> StatusCommand::Run(const CallContext& ctx, Session& session) {
   const ClusterOptions& cluster = session.options().cluster;
-  mover_namespace_ = cluster.mover_namespace;
-  velero_namespaces_ = cluster.velero_namespaces;
+  if (cluster.all_namespaces) {
+    return absl::InvalidArgumentError("without -n, status is of all namespaces: leave out -A");
+  }
+  if (all_ && (!backup_.empty() || !cluster.namespace_name.empty())) {
+    return absl::InvalidArgumentError("--backup and -n show what is over, too: leave out --all");
+  }
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   if (watch_) {
     return Watch(ctx, session, *api);
@@ -431,10 +355,12 @@ absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::
   }
   std::vector<objects::VolumeTask> tasks;
   RETURN_IF_ERROR(ReadAll(
-      ctx, api, mover_namespace_, +[](const objects::VolumeTask& task) { return task; }, tasks));
+      ctx, api, cluster.mover_namespace, +[](const objects::VolumeTask& task) { return task; },
+      tasks));
   Transfers all{.uploads = {}, .downloads = {}, .shown = {}, .shows_all = all_};
   std::vector<Unrestored> unrestored;
-  for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
+  for (const absl::string_view space :
+       absl::StrSplit(cluster.velero_namespaces, ',', absl::SkipEmpty())) {
     RETURN_IF_ERROR(ReadTransfers(ctx, api, space, cluster.selector, tasks, all, all.uploads));
     RETURN_IF_ERROR(ReadTransfers(ctx, api, space, cluster.selector, tasks, all, all.downloads));
     if (const absl::Status read = ReadUnrestored(ctx, api, space, unrestored); !read.ok()) {
@@ -448,7 +374,7 @@ absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::
     session.console().Info(absl::StrCat("lost snapshots are not known: ", kept.status().message()));
   }
   const absl::StatusOr<datamover::MoverSettings> settings =
-      datamover::ReadMoverSettings(ctx, api, mover_namespace_);
+      datamover::ReadMoverSettings(ctx, api, cluster.mover_namespace);
   if (!settings.ok()) {
     session.console().Info(
         absl::StrCat("what transfers wait for is not known: ", settings.status().message()));
@@ -481,7 +407,8 @@ absl::StatusOr<StatusCommand::Newest> StatusCommand::ReadNewest(
                     LabelledWith(objects::kBackupNameLabel, backup_).label_selector);
   }
   Newest newest;
-  for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
+  for (const absl::string_view space :
+       absl::StrSplit(cluster.velero_namespaces, ',', absl::SkipEmpty())) {
     RETURN_IF_ERROR(ReadEach<objects::DataUpload>(
         ctx, api, space, selector,
         [&](std::vector<objects::DataUpload> page) {
@@ -501,7 +428,7 @@ absl::StatusOr<StatusCommand::Newest> StatusCommand::ReadNewest(
     return newest;
   }
   return absl::NotFoundError(absl::StrCat(
-      "namespace ", velero_namespaces_, " has no such DataUpload of csi-delta; ",
+      "namespace ", cluster.velero_namespaces, " has no such DataUpload of csi-delta; ",
       backup_.empty() ? absl::StrCat("-n is the namespace of PVCs, --mover-namespace the mover's; "
                                      "csi-delta try ",
                                      cluster.namespace_name)
@@ -512,9 +439,10 @@ absl::Status StatusCommand::ShowBackups(const CallContext& ctx, Session& session
                                         k8s::ApiClient& api, absl::string_view before) const {
   ASSIGN_OR_RETURN(const Newest newest, ReadNewest(ctx, api, session.options().cluster));
   const std::vector<ProtectedVolumeRecord> records = ReadRecords(ctx, session, api);
-  std::map<std::string, const ProtectedVolumeRecord*> by_name;  // which has the uid of the PVC
+  // By the namespace of Velero and by name, which has the uid of the PVC.
+  std::map<std::pair<std::string, std::string>, const ProtectedVolumeRecord*> by_name;
   for (const ProtectedVolumeRecord& record : records) {
-    by_name[record.name] = &record;
+    by_name[{record.velero_namespace, record.name}] = &record;
   }
   std::vector<std::vector<std::string>> rows = {
       {"Volume", "Mode", "Why full", "Changed", "Read", "Stored", "Took", "Verified", "Next step"}};
@@ -522,7 +450,8 @@ absl::Status StatusCommand::ShowBackups(const CallContext& ctx, Session& session
   for (const auto& [volume, upload] : newest) {
     result.value.push_back(cli::ToJson(
         upload,
-        by_name[objects::ProtectedVolume::NameOf(upload.pvc_uid(), upload.storage_location())]));
+        by_name[{upload.namespace_name(),
+                 objects::ProtectedVolume::NameOf(upload.pvc_uid(), upload.storage_location())}]));
     rows.push_back(RowOf(result.value.back(), ctx.clock->Now()));
     result.names.push_back(absl::StrCat("dataupload.velero.io/", upload.name()));
   }
@@ -538,7 +467,8 @@ std::vector<ProtectedVolumeRecord> StatusCommand::ReadRecords(const CallContext&
                                                               Session& session,
                                                               k8s::ApiClient& api) const {
   std::vector<ProtectedVolumeRecord> records;
-  for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
+  for (const absl::string_view space :
+       absl::StrSplit(session.options().cluster.velero_namespaces, ',', absl::SkipEmpty())) {
     if (const absl::Status read =
             ReadAll(ctx, api, space, &datamover::ReadProtectedVolume, records);
         !read.ok()) {
@@ -555,7 +485,6 @@ absl::StatusOr<ExitCode> StatusCommand::Watch(const CallContext& ctx, Session& s
     return absl::InvalidArgumentError(
         "--watch draws on a terminal, as a table; without --watch, status prints once");
   }
-  ChangeWatch changes(ctx, session.options().cluster.access, Watched());
   bool is_first = true;
   while (!ctx.stop.stop_requested() && session.console().IsRead()) {
     const absl::Duration began = ctx.clock->Uptime();
@@ -567,31 +496,16 @@ absl::StatusOr<ExitCode> StatusCommand::Watch(const CallContext& ctx, Session& s
       return shown;
     }
     if (!shown.ok()) {
-      // The informers list again as soon as the API server answers.
       session.console().Warn(absl::StrCat("not up to date: ", shown.message()));
     }
     is_first = false;
     const absl::Duration pause =
         std::max(kPauseMin, kPausePerReading * (ctx.clock->Uptime() - began));
-    if (!ctx.clock->SleepFor(pause, ctx.stop) || !changes.Await(ctx.stop)) {
+    if (!ctx.clock->SleepFor(pause, ctx.stop)) {
       break;
     }
   }
   return ExitCode::kOk;
-}
-
-std::vector<k8s::WatchedObjects> StatusCommand::Watched() const {
-  std::vector<k8s::WatchedObjects> watched = {{.type = objects::VolumeTask::Type(),
-                                               .namespace_name = mover_namespace_,
-                                               .label_selector = ""}};
-  for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
-    for (const k8s::ResourceType& type :
-         {objects::DataUpload::Type(), objects::DataDownload::Type(),
-          objects::ProtectedVolume::Type()}) {
-      watched.push_back({.type = type, .namespace_name = std::string(space), .label_selector = ""});
-    }
-  }
-  return watched;
 }
 
 }  // namespace
