@@ -19,10 +19,8 @@ bool AsksForTable(const Session& session) {
 void PrintClusterResult(Session& session, const ClusterResult& result) {
   Console& console = session.console();
   const std::string form = OutputForm(session);
-  if (form == "json") {
+  if (form == "json" || form == "yaml") {
     console.PrintJson(result.value);
-  } else if (form == "yaml") {
-    console.Print(ToYaml(result.value));
   } else if (form == "name") {
     for (const std::string& name : result.names) {
       console.Print(absl::StrCat(name, "\n"));
@@ -95,20 +93,6 @@ void PrintClusterList(Session& session, const ClusterList& list) {
     }
   } else {
     PrintListTable(console, list);
-  }
-}
-
-void PrintClusterEvent(Session& session, const Json& value, const std::string& text,
-                       const std::string& name) {
-  const std::string form = OutputForm(session);
-  if (form == "json") {
-    session.console().PrintJson(value);
-  } else if (form == "yaml") {
-    session.console().Print(absl::StrCat("---\n", ToYaml(value)));
-  } else if (form != "name") {
-    session.console().Print(text);
-  } else if (!name.empty()) {
-    session.console().Print(absl::StrCat(name, "\n"));
   }
 }
 

@@ -20,19 +20,15 @@ std::string OutputForm(const Session& session);
 // True for a table, wide or not.
 bool AsksForTable(const Session& session);
 
-// A result in each form that -o knows.
+// A result, or one of several values of a running verb, in each form that -o knows.
 struct ClusterResult {
   Json value;                           // json, yaml
   std::string table = {};               // table, wide
   std::vector<std::string> names = {};  // name: "volumesnapshot.snapshot.storage.k8s.io/orders"
 };
-// Prints `result` in the requested form. An empty table prints nothing.
+// Prints `result` in the requested form: a line of JSON, or a document of YAML, of which a verb may
+// print several. An empty table prints nothing.
 void PrintClusterResult(Session& session, const ClusterResult& result);
-
-// Prints one of several values of a running verb in the requested form: a line of JSON, a document
-// of YAML, `text`, or for -o name `name` on a line, unless it is "".
-void PrintClusterEvent(Session& session, const Json& value, const std::string& text,
-                       const std::string& name = "");
 
 // A list that may be very long: its elements are made one at a time. In json and yaml it is the
 // member `member` of the object `head`, or the whole result if `member` is "".

@@ -211,7 +211,7 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> argume
   options.json = options.json || (is_of_mover && options.cluster.output == "json");
   Console console(environment.out, environment.error,
                   {.json = parsed.ok() ? options.json : asks_json,
-                   .yaml = !options.json && is_of_mover && options.cluster.output == "yaml",
+                   .yaml = !options.json && options.cluster.output == "yaml",
                    .quiet = options.quiet,
                    .error_is_terminal = environment.error_is_terminal});
   if (!parsed.ok()) {

@@ -83,5 +83,12 @@ TEST_F(DeletionsTest, AllThatFailedOrWaitAreRetried) {
   EXPECT_EQ(Run({"retry"}).code, ExitCode::kFailed) << "of nothing";
 }
 
+TEST_F(DeletionsTest, ANamespaceThatIsNotVelerosIsRefused) {
+  EXPECT_THAT(Run({"retry", "--all", "-n", "velero-two"}).error,
+              HasSubstr("name it with --velero-namespace"));
+  EXPECT_EQ(Run({"list", "-n", "velero-two"}).code, ExitCode::kFailed);
+  EXPECT_FALSE(IsRetried("d-failed"));
+}
+
 }  // namespace
 }  // namespace csidelta::cli::deletions_test

@@ -120,14 +120,12 @@ TEST_F(CliUninstallTest, WhileTheDataMoverWorksItIsRefused) {
   bed_.api.Seed(LeaseType(),
                 {{"metadata", {{"name", datamover::kMoverLease}, {"namespace", MoverBed::kMover}}},
                  {"spec", {{"holderIdentity", "one"}, {"renewTime", FormatRfc3339(absl::Now())}}}});
-  for (const char* name : {"u1", "u2", "u3", "u4", "u5", "u6", "u7"}) {
-    bed_.AddUpload(name);
-  }
+  bed_.AddUpload("u1");
+  bed_.AddUpload("u2");
   const Outcome outcome = Uninstall({"--yes"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
   EXPECT_THAT(outcome.error,
-              AllOf(HasSubstr("DataUpload velero/u1 (New), DataUpload velero/u2 (New)"),
-                    HasSubstr("velero/u5 (New) and 2 more; wait until csi-delta status")));
+              HasSubstr("DataUpload velero/u1 (New), and more; wait until csi-delta status"));
   EXPECT_TRUE(bed_.api.Find(VolumeSnapshotContentKey("du-1")).has_value());
 }
 

@@ -22,6 +22,16 @@ using objects::DeletionPhase;
 
 constexpr int kNamesMax = 1000;
 
+// INVALID_ARGUMENT if the mover's namespace is given, which decides nothing here: -n is an earlier
+// name of that flag, and of another namespace in most programs.
+absl::StatusOr<std::string> VeleroNamespace(const ClusterOptions& cluster) {
+  if (cluster.mover_namespace != ClusterOptions().mover_namespace) {
+    return absl::InvalidArgumentError(
+        "DataDeletions are in Velero's namespace: name it with --velero-namespace, not with -n");
+  }
+  return cluster.OneVelero();
+}
+
 // The DataDeletions of one Velero.
 absl::StatusOr<std::vector<DataDeletion>> ListDeletions(const CallContext& ctx, k8s::ApiClient& api,
                                                         const std::string& velero_namespace) {
@@ -77,7 +87,7 @@ class DeletionsListCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     const ClusterOptions& cluster = session.options().cluster;
-    ASSIGN_OR_RETURN(const std::string velero, cluster.OneVelero());
+    ASSIGN_OR_RETURN(const std::string velero, VeleroNamespace(cluster));
     const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
     ASSIGN_OR_RETURN(const std::vector<DataDeletion> deletions, ListDeletions(ctx, *api, velero));
     Json list = Json::array();
@@ -119,7 +129,7 @@ class DeletionsRetryCommand : public Command {
       return absl::InvalidArgumentError("give either names or --all");
     }
     const ClusterOptions& cluster = session.options().cluster;
-    ASSIGN_OR_RETURN(const std::string velero, cluster.OneVelero());
+    ASSIGN_OR_RETURN(const std::string velero, VeleroNamespace(cluster));
     const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
     ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(ctx, *api, velero));
     for (const std::string& name : names) {

@@ -20,22 +20,13 @@ namespace {
 using datamover::UninstallItem;
 using datamover::UninstallPlan;
 
-// Things that an error lists, before it only counts.
-constexpr std::size_t kNamedMax = 5;
-
 absl::Status StillRunning(const std::vector<UninstallItem>& running) {
-  std::string names;
-  for (std::size_t i = 0; i < running.size() && i < kNamedMax; ++i) {
-    absl::StrAppend(&names, i == 0 ? "" : ", ", running[i].kind, " ", running[i].name, " (",
-                    running[i].text.empty() ? "New" : running[i].text, ")");
-  }
-  if (running.size() > kNamedMax) {
-    absl::StrAppend(&names, " and ", running.size() - kNamedMax, " more");
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the data mover is at work: ", names,
-                   "; wait until csi-delta status is empty, or set "
-                   "spec.cancel of the DataUploads and DataDownloads, then run this again"));
+  const UninstallItem& one = running.front();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the data mover is at work: ", one.kind, " ", one.name, " (",
+      one.text.empty() ? "New" : one.text, running.size() == 1 ? ")" : "), and more",
+      "; wait until csi-delta status is empty, or set spec.cancel of the DataUploads and "
+      "DataDownloads, then run this again"));
 }
 
 class UninstallCommand : public Command {

@@ -320,7 +320,7 @@ void SnapshotListCommand::PrintFirst(Session& session, const std::vector<Snapsho
   for (const SnapshotEntry& entry : entries) {
     Json json = cli::ToJson(entry);
     json["gone"] = false;
-    PrintClusterEvent(session, json, "", SnapshotResourceName(entry.name));
+    PrintClusterResult(session, {.value = json, .names = {SnapshotResourceName(entry.name)}});
   }
 }
 
@@ -330,7 +330,8 @@ void SnapshotListCommand::PrintChange(Session& session, const snapshots::Snapsho
     growing_.Fit(row);
     session.console().Print(growing_.Line(row));
   } else {
-    PrintClusterEvent(session, ChangedJson(change), "", SnapshotResourceName(change.entry.name));
+    PrintClusterResult(session, {.value = ChangedJson(change),
+                                 .names = {SnapshotResourceName(change.entry.name)}});
   }
 }
 

@@ -131,8 +131,9 @@ std::string ResultText(const SwapTarget& target, RestoreWork work, const SwapRes
 
 void ReportResult(Session& session, const SwapTarget& target, RestoreWork work,
                   const SwapResult& result) {
-  PrintClusterEvent(session, ResultJson(target, work, result), ResultText(target, work, result),
-                    absl::StrCat("persistentvolumeclaim/", target.pvc_name));
+  PrintClusterResult(session, {.value = ResultJson(target, work, result),
+                               .table = ResultText(target, work, result),
+                               .names = {absl::StrCat("persistentvolumeclaim/", target.pvc_name)}});
 }
 
 // A swap that prints its steps. Borrows `limited`, `api` and `session`.
@@ -141,12 +142,11 @@ std::unique_ptr<inplace::VolumeSwap> MakeSwap(const CallContext& limited, k8s::A
   return std::make_unique<inplace::VolumeSwap>(
       limited, api, *session.environment().random, target,
       [&session](const inplace::SwapProgress& progress) {
-        PrintClusterEvent(session,
-                          {{"message_type", "step"},
-                           {"pvc", progress.pvc},
-                           {"step", inplace::VolumeSwap::NameOf(progress.step)},
-                           {"message", progress.text}},
-                          absl::StrCat(Printable(progress.text), "\n"));
+        PrintClusterResult(session, {.value = {{"message_type", "step"},
+                                               {"pvc", progress.pvc},
+                                               {"step", inplace::VolumeSwap::NameOf(progress.step)},
+                                               {"message", progress.text}},
+                                     .table = absl::StrCat(Printable(progress.text), "\n")});
       });
 }
 
@@ -362,7 +362,7 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::Restore(
   }
   RETURN_IF_ERROR(RefusedStatus(plans));
   for (const SwapPlan& plan : plans) {
-    PrintClusterEvent(session, PlanJson(plan), PlanText(plan));
+    PrintClusterResult(session, {.value = PlanJson(plan), .table = PlanText(plan)});
   }
   if (dry_run_) {
     return ExitCode::kOk;
