@@ -63,17 +63,18 @@ bool ReportsMissingSnapshot(absl::string_view message) {
 }
 
 bool ReportsNoRoom(absl::string_view driver_error) {
+  const std::string text = absl::AsciiStrToLower(driver_error);  // An error may quote another.
   // The words before "desc" are the sidecar's, and always name a snapshot.
   const std::pair<std::string, std::string> parts =
-      absl::StrSplit(absl::AsciiStrToLower(driver_error), absl::MaxSplits(" desc = ", 1));
+      absl::StrSplit(text, absl::MaxSplits(" desc = ", 1));
   // vSphere, IBM Storage Scale, Mayastor, Longhorn.
   const bool names_limit = absl::StrContains(parts.second, "snapshot") &&
                            HasAnyOf(parts.second, {"configured maximum", "maximum limit of",
                                                    "max limit of snapshots", "snapshotmaxcount"});
   return !ReportsRateLimit(driver_error) &&
-         (HasAnyOf(parts.first, {"= resourceexhausted"}) ||
+         (HasAnyOf(text, {"code = resourceexhausted"}) ||
           (names_limit &&
-           HasAnyOf(parts.first, {"= failedprecondition", "= outofrange", "= internal"})));
+           HasAnyOf(text, {"code = failedprecondition", "code = outofrange", "code = internal"})));
 }
 
 bool ReportsNoSuchCall(absl::string_view driver_error) {

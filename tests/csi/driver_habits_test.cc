@@ -217,6 +217,8 @@ TEST(ReportsNoRoom, KnowsTheAnswersOfDrivers) {
        "250"},
       {"the CSI specification, of CreateSnapshot", true,
        "code = ResourceExhausted desc = there is not enough space"},
+      {"a driver that wraps the error of its storage", true,
+       "code = Unknown desc = create failed: rpc error: code = ResourceExhausted desc = pool full"},
       {"csi-digitalocean, issue 370", false,
        "code = ResourceExhausted desc = this operation is rate-limited - one request per 10m0s"},
       {"aws-ebs-csi-driver, issue 1608", false,
