@@ -33,7 +33,7 @@ void ReportPolicy(CheckContext& context, const ChartPolicy& policy,
       context.cache().Find<ValidatingAdmissionPolicy>("", policy.name);
   if (context.IsMissing(subject, found.status())) {
     context.Warn(subject, absl::StrCat("was not found: ", policy.risk),
-                 absl::StrCat(HelmCommand(context, "upgrade --reuse-values"), " --set ",
+                 absl::StrCat(HelmCommand(context, "upgrade --reset-then-reuse-values"), " --set ",
                               policy.value, "=true"));
   }
   if (!found.ok()) {
@@ -47,7 +47,7 @@ void ReportPolicy(CheckContext& context, const ChartPolicy& policy,
     context.Warn(subject,
                  absl::StrCat(is_bound ? "has failurePolicy Ignore: " : "is not bound to deny: ",
                               policy.risk),
-                 HelmCommand(context, "upgrade --reuse-values"));
+                 HelmCommand(context, "upgrade --reset-then-reuse-values"));
     return;
   }
   context.Good(subject, "is bound and denies");

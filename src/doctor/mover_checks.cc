@@ -194,7 +194,8 @@ void CheckMoverAccounts(CheckContext& context) {
     const std::string subject = InMover(context, "service account", account);
     const auto found = context.cache().Find(objects::ServiceAccount::Type(), space, account);
     if (context.IsMissing(subject, found.status())) {
-      context.Fault(subject, "does not exist", HelmCommand(context, "upgrade --reuse-values"));
+      context.Fault(subject, "does not exist",
+                    HelmCommand(context, "upgrade --reset-then-reuse-values"));
     }
   }
 }
