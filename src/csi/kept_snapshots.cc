@@ -102,15 +102,20 @@ KeptSnapshot ReadKept(const VolumeSnapshotContent& record) {
   const std::string label = record.Label(objects::kKeptLabel);
   const std::string error = record.error_message();
   const std::string state = StateOf(record, label, error);
+  const bool is_unanswered = label == kLast && (state == kKeptUnknown || state == kKeptUnchecked);
   return {.backup = absl::StrCat(record.Label(objects::kMoverVeleroNamespaceLabel), "/",
                                  record.Annotation(objects::kBackupNameLabel)),
           .text = absl::StrCat("the snapshot of PVC ",
                                record.Annotation(objects::kMemberClaimAnnotation), " (",
                                record.handle_or_source(), " of ", record.driver(), ") is ", state,
-                               error.empty() ? "" : ": ", error),
+                               error.empty() ? "" : ": ", error,
+                               is_unanswered ? "; its Backup is gone: a week without an answer "
+                                               "ends this record"
+                                             : ""),
           .state = state,
           .is_first = label == kFirst,
-          .is_last = label == kLast || label == kKeptLeft};
+          .is_last = label == kLast || label == kKeptLeft,
+          .is_unanswered = is_unanswered};
 }
 
 k8s::WatchedObjects NativesOfBackups() {

@@ -37,8 +37,9 @@ struct KeptSnapshot {
   std::string backup;  // NAMESPACE/NAME
   std::string text;    // "the snapshot of PVC shop/data (snap-1 of d) is gone: why", for people
   std::string state;
-  bool is_first = false;  // its record was made while the backup ran
-  bool is_last = false;   // its record was made when the Backup was gone
+  bool is_first = false;       // its record was made while the backup ran
+  bool is_last = false;        // its record was made when the Backup was gone
+  bool is_unanswered = false;  // it is the last, and has no answer, or an error as the answer
 };
 KeptSnapshot ReadKept(const objects::VolumeSnapshotContent& record);
 

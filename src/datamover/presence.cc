@@ -18,7 +18,11 @@ absl::StatusOr<absl::Duration> ObjectPresence::MissingFor(const CallContext& ctx
                                                           k8s::ApiClient& api,
                                                           const k8s::ObjectKey& key) {
   const absl::Time now = ctx.clock->Now();
-  EraseOld(now);
+  if (now - cleaned_at_ >= kPresenceKeptFor) {
+    cleaned_at_ = now;
+    std::erase_if(answers_,
+                  [now](const auto& one) { return now - one.second.asked_at > kPresenceKeptFor; });
+  }
   Answer& answer = answers_[ToString(key)];
   if (now - answer.asked_at >= kPresenceAskedEvery) {
     const absl::Status status = objects::Get<objects::Object>(ctx, api, key).status();
@@ -31,15 +35,6 @@ absl::StatusOr<absl::Duration> ObjectPresence::MissingFor(const CallContext& ctx
                                    : std::nullopt};
   }
   return answer.missing_since.has_value() ? now - *answer.missing_since : absl::ZeroDuration();
-}
-
-void ObjectPresence::EraseOld(absl::Time now) {
-  if (now - cleaned_at_ < kPresenceKeptFor) {
-    return;
-  }
-  cleaned_at_ = now;
-  std::erase_if(answers_,
-                [now](const auto& one) { return now - one.second.asked_at > kPresenceKeptFor; });
 }
 
 }  // namespace csidelta::datamover

@@ -30,7 +30,6 @@ class ObjectPresence {
     absl::Time asked_at = absl::InfinitePast();
     std::optional<absl::Time> missing_since = {};
   };
-  void EraseOld(absl::Time now);
 
   std::map<std::string, Answer> answers_;  // by key
   absl::Time cleaned_at_ = absl::InfinitePast();

@@ -56,17 +56,15 @@ absl::StatusOr<absl::Time> KeptReconciler::ReconcileRecord(const CallContext& ct
   const bool is_backup_gone = missing_for >= kMissingGracePeriod;
   const csi::KeptSnapshot kept = csi::ReadKept(record);
   const absl::Time asked_at = record.created_at().value_or(now);
-  const bool is_unanswered = kept.state == csi::kKeptUnchecked ||
-                             (kept.state == csi::kKeptUnknown && kept.is_last && is_backup_gone);
   // A driver may call a snapshot that went with its Backup an error, each time.
-  const bool is_given_up = kept.is_last && is_unanswered && now - asked_at >= kKeptAnsweredWithin;
-  // The snapshot went with its Backup, or it is not known whether it did. A record has the name
-  // from a label, which shortens a longer one.
+  const bool is_given_up =
+      is_backup_gone && kept.is_unanswered && now - asked_at >= kKeptAnsweredWithin;
+  // The snapshot went with its Backup, or that is not known: a label shortens long names.
   const bool is_over = kept.state == csi::kKeptGone || kept.state == csi::kKeptUnlisted ||
                        is_given_up || backup_key.name.size() >= velero::kLabelValueBytesMax;
   if (!is_backup_gone || !is_over) {
     RETURN_IF_ERROR(csi::AnswerForLonghorn(ctx, env_.api, record));
-    // Of before the Backup went or came back. After a restart, missing_for begins at zero.
+    // Of before the Backup went, or of before it came back.
     const bool is_outdated =
         is_backup_gone ? !kept.is_last && asked_at < now - missing_for : kept.is_last;
     const absl::Time due = asked_at + (is_outdated     ? absl::ZeroDuration()
@@ -78,7 +76,7 @@ absl::StatusOr<absl::Time> KeptReconciler::ReconcileRecord(const CallContext& ct
     ASSIGN_OR_RETURN(const auto backup, objects::Find<objects::Backup>(ctx, env_.api, backup_key));
     const bool has_archive = backup.has_value() && backup->has_archive();
     const bool is_answer_awaited =
-        is_unanswered && (is_backup_gone ? kept.is_last : !kept.is_first);
+        is_backup_gone ? kept.is_unanswered : !kept.is_first && kept.state == csi::kKeptUnchecked;
     if (is_answer_awaited || (!has_archive && !is_backup_gone)) {
       return now + kBackupReadEvery;
     }
@@ -90,8 +88,8 @@ absl::StatusOr<absl::Time> KeptReconciler::ReconcileRecord(const CallContext& ct
     }
   }
   if (is_given_up) {
-    CSIDELTA_LOG(kWarn, "the last record of a kept snapshot ends without an answer of its driver",
-                 {"backup", kept.backup}, {"snapshot", kept.text});
+    CSIDELTA_LOG(kWarn, "a record of a kept snapshot ends", {"backup", kept.backup},
+                 {"snapshot", kept.text});
   }
   // Without the driver's snapshot: the policy is confirmed before the deletion.
   RETURN_IF_ERROR(

@@ -22,9 +22,8 @@ inline constexpr absl::Duration kKeptAnsweredWithin = absl::Hours(7 * 24);
 // Makes the first record of a kept snapshot (csi/kept_snapshots.h) while its backup runs; none
 // while no controller leads. If a record is due and its Backup has an archive, makes the next one
 // and drops it. If the Backup has been missing for kMissingGracePeriod, the last one is due at
-// once. That one stays as long as the storage has the snapshot: nothing else knows the handle.
-// Without an answer it is not made again, and ends after kKeptAnsweredWithin, with a warning in the
-// log.
+// once. It stays as long as the storage has the snapshot: nothing else knows the handle. Without an
+// answer it is not made again, and ends after kKeptAnsweredWithin, with a warning in the log.
 //
 // Borrows `env`. Records by one thread at a time; thread-safe for other objects.
 class KeptReconciler : public objects::Reconciler<objects::Object> {
