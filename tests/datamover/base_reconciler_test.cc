@@ -253,6 +253,9 @@ class RoomReconcilerTest : public BaseReconcilerTest {
     bed_.api.SetField(kSnapshot, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
   }
 
+  void SetError(const std::string& message) {
+    bed_.api.SetField(kSnapshot, {"status", "error", "message"}, message);
+  }
   support::FakeStorageDriver& driver() { return bed_.cluster.driver(); }
   Json Snapshot() { return *bed_.api.Find(kSnapshot); }
   // When it is looked at again.
@@ -318,9 +321,31 @@ TEST_F(RoomReconcilerTest, NoBaseMakesRoomForAnythingElse) {
   bed_.AddUpload("earlier");
   expect_stays("while an upload may be compared with it", absl::Minutes(1));
   bed_.api.SetField({DataUploadType(), "velero", "earlier"}, {"status", "phase"}, "Completed");
-  bed_.api.SetField(kSnapshot, {"status", "error", "message"},
-                    "rpc error: code = ResourceExhausted desc = TooManyRequests");
-  expect_stays("a rate", absl::InfiniteDuration());
+  SetError("rpc error: code = ResourceExhausted desc = TooManyRequests");
+  expect_stays("a rate", absl::Minutes(1));
+}
+
+TEST_F(RoomReconcilerTest, AnErrorThatLastsReachesThePvcOnce) {
+  const auto told = Contains(AllOf(
+      StartsWith("PersistentVolumeClaim data Warning SnapshotNotReady"),
+      HasSubstr("backup nightly has no snapshot of this PVC yet"), HasSubstr("pool is broken")));
+  SetError("rpc error: code = Internal desc = pool is broken");
+  EXPECT_EQ(Look(), bed_.clock.Now() + absl::Minutes(1)) << "it may pass";
+  EXPECT_THAT(support::EventTexts(bed_.api), Not(told));
+  bed_.clock.Advance(absl::Minutes(1));
+  EXPECT_EQ(Look(), absl::InfiniteFuture());
+  EXPECT_THAT(support::EventTexts(bed_.api), told);
+  const std::size_t events = support::EventTexts(bed_.api).size();
+  Look();
+  EXPECT_THAT(support::EventTexts(bed_.api), SizeIs(events));
+  EXPECT_TRUE(bed_.api.Find(kContent).has_value()) << "the base is not in its way";
+}
+
+TEST_F(RoomReconcilerTest, AFullDriverWithoutABaseIsToldAtOnce) {
+  bed_.api.Remove(kContent);
+  EXPECT_EQ(Look(), bed_.clock.Now() + absl::Minutes(1));
+  EXPECT_THAT(support::EventTexts(bed_.api),
+              Contains(AllOf(HasSubstr("SnapshotNotReady"), HasSubstr("1 of 1 snapshots"))));
 }
 
 TEST_F(BaseReconcilerTest, WhoDoesNotKnowWhetherTheClaimIsThereDropsNothing) {

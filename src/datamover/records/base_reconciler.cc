@@ -18,8 +18,10 @@ namespace csidelta::datamover {
 namespace {
 
 constexpr std::size_t kDeletedMax = 5000;
-// While no base may go for a snapshot: until the upload that one is compared with is over.
-constexpr absl::Duration kRoomWantedEvery = absl::Minutes(1);
+// While no base may go for a snapshot: until the upload that one is compared with is over. Another
+// error of a snapshot that is younger may pass, because the sidecar retries.
+constexpr absl::Duration kLookedAtEvery = absl::Minutes(1);
+constexpr absl::Duration kErrorToldEvery = absl::Hours(1);
 
 // Nothing, too, where it may not be read: the namespace may be another controller's by now.
 absl::StatusOr<std::optional<objects::ProtectedVolume>> FindRecord(const CallContext& ctx,
@@ -192,31 +194,46 @@ bool RoomReconciler::IsConcerned(const objects::VolumeSnapshot& snapshot) const 
   return !snapshot.is_ready() && !snapshot.is_being_deleted() &&
          !snapshot.HasLabel(objects::kCsiDeltaLabel) &&
          !snapshot.Label(objects::kBackupNameLabel).empty() && !snapshot.source_pvc().empty() &&
-         csi::ReportsNoRoom(snapshot.error_message());
+         !snapshot.error_message().empty();
 }
 
 absl::StatusOr<absl::Time> RoomReconciler::ReconcileOne(const CallContext& ctx,
                                                         const objects::VolumeSnapshot& snapshot) {
+  const std::string error = snapshot.error_message();
+  const bool has_no_room = csi::ReportsNoRoom(error);
+  const absl::Time now = ctx.clock->Now();
+  const absl::Time told_at = snapshot.created_at().value_or(now) + kLookedAtEvery;
+  if (!has_no_room && now < told_at) {
+    return told_at;
+  }
+  const std::string backup = snapshot.Label(objects::kBackupNameLabel);
   // Tenants write the label, too.
   ASSIGN_OR_RETURN(const std::string velero_namespace,
-                   FindVelero(ctx, env_, snapshot.Label(objects::kBackupNameLabel),
-                              [&snapshot](const objects::Backup& backup) {
-                                return backup.IncludesNamespace(snapshot.namespace_name());
-                              }));
+                   FindVelero(ctx, env_, backup, [&snapshot](const objects::Backup& found) {
+                     return found.IncludesNamespace(snapshot.namespace_name());
+                   }));
   ASSIGN_OR_RETURN(const auto pvc,
                    objects::Find<objects::PersistentVolumeClaim>(
                        ctx, env_.api, snapshot.namespace_name(), snapshot.source_pvc()));
   if (velero_namespace.empty() || !pvc.has_value()) {
     return absl::InfiniteFuture();
   }
-  const absl::Time now = ctx.clock->Now();
   std::erase_if(next_at_, [now](const auto& one) { return one.second <= now; });
-  absl::Time& next = next_at_.emplace(pvc->uid(), now).first->second;
-  if (next == now) {
-    ASSIGN_OR_RETURN(const bool was_dropped,
+  absl::Time next = absl::InfiniteFuture();
+  bool was_dropped = false;
+  if (has_no_room) {
+    absl::Time& room_at = next_at_.emplace(pvc->uid(), now).first->second;
+    if (room_at > now) {
+      return room_at;
+    }
+    ASSIGN_OR_RETURN(was_dropped,
                      csi::DropBaseForRoom(ctx, CsiEnvironmentOf(ctx, env_, velero_namespace),
-                                          pvc->uid(), snapshot.error_message(), kMoverComponent));
-    next = now + (was_dropped ? csi::kBaseDeletionTimeMax : kRoomWantedEvery);
+                                          pvc->uid(), error, kMoverComponent));
+    next = room_at = now + (was_dropped ? csi::kBaseDeletionTimeMax : kLookedAtEvery);
+  }
+  if (!was_dropped && next_at_.emplace(snapshot.uid(), now + kErrorToldEvery).second) {
+    EmitMoverEvent(ctx, env_, *pvc, k8s::EventType::kWarning, "SnapshotNotReady",
+                   absl::StrCat("backup ", backup, " has no snapshot of this PVC yet: ", error));
   }
   return next;
 }

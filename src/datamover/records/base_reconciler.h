@@ -75,8 +75,9 @@ class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent
   absl::Time began_at_ = absl::InfiniteFuture();  // when the first one was looked at
 };
 
-// Drops a base of a PVC, with an Event, if the driver has no room for a VolumeSnapshot of it by
-// Velero's own action. The plugin does that for its own.
+// For VolumeSnapshots by Velero's own action, as the plugin does for its own: drops a base of the
+// PVC, with an Event, if the driver has no room. Any other error of the driver that lasts is an
+// Event on the PVC, once for each VolumeSnapshot.
 class RoomReconciler : public objects::Reconciler<objects::VolumeSnapshot> {
  public:
   // Borrows `env`.
@@ -89,7 +90,8 @@ class RoomReconciler : public objects::Reconciler<objects::VolumeSnapshot> {
   bool IsConcerned(const objects::VolumeSnapshot& snapshot) const override;
 
   const MoverEnvironment& env_;
-  std::map<std::string, absl::Time> next_at_;  // by uid of the PVC: a base goes in minutes
+  // By uid: of a PVC, when a base may go again; of a VolumeSnapshot, when its Event may come again.
+  std::map<std::string, absl::Time> next_at_;
 };
 
 }  // namespace csidelta::datamover
