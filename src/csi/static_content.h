@@ -14,6 +14,7 @@
 #include "csi/environment.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
+#include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/storage_class.h"
 #include "objects/volume_group_snapshot.h"
@@ -97,12 +98,14 @@ absl::StatusOr<std::vector<objects::VolumeSnapshotClass>> ListSnapshotClasses(
     const CallContext& ctx, const Environment& env);
 
 // Whether the cluster has the driver: one of `classes`, of snapshots or of groups, names it, or its
-// CSIDriver exists. True if CSIDrivers may not be read. At most one request.
+// CSIDriver exists. A class that a restore brought proves no driver. True if CSIDrivers may not be
+// read. At most one request.
 template <typename Class>
 absl::StatusOr<bool> HasDriver(const CallContext& ctx, const Environment& env,
                                const std::vector<Class>& classes, const std::string& driver) {
-  if (std::any_of(classes.begin(), classes.end(),
-                  [&](const Class& one) { return one.driver() == driver; })) {
+  if (std::any_of(classes.begin(), classes.end(), [&](const Class& one) {
+        return one.driver() == driver && !one.HasLabel(objects::kRestoreNameLabel);
+      })) {
     return true;
   }
   const auto found = objects::Find<objects::CsiDriver>(ctx, env.api, "", driver);

@@ -111,6 +111,10 @@ TEST_F(ContentDeletionTest, ADriverIsKnownByItsClassAsWellOrWhereItMayNotBeRead)
   bed_.api.Seed(VolumeSnapshotClassType(),
                 {{"metadata", {{"name", "class"}}}, {"driver", support::kDriver}});
   EXPECT_THAT(Delete(Archived("handle-2")), IsOkAndHolds(DeletionResult::kGone));
+  // A restore that was tried once in a standby brought the class, and no driver.
+  bed_.api.SetField({VolumeSnapshotClassType(), "", "class"},
+                    {"metadata", "labels", objects::kRestoreNameLabel}, "drill");
+  EXPECT_THAT(Delete(Archived("handle-3")), IsOkAndHolds(DeletionResult::kNoDriver));
 }
 
 // A backup that died after it deleted a content and before the VolumeSnapshot: whatever removes the
