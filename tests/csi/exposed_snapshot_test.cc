@@ -335,8 +335,10 @@ TEST_F(ExposedSnapshotTest, ADriverOfExactSizesMakesWhatIsAskedFor) {
 
 TEST_F(ExposedSnapshotTest, AVolumeOfManyWritersIsReadWhereNoBlockDeviceIsShared) {
   cluster_.driver().habits.shares_block_mode = false;
+  cluster_.driver().habits.shares_files = true;
   api_.SetField(ClaimKey("shop", "data"), {"spec", "accessModes"}, Json::array({"ReadWriteMany"}));
   ExpectReady(Expose());
+  EXPECT_THAT(cluster_.driver().PublishVolume((*Claim())["spec"]["accessModes"], true), IsOk());
 }
 
 TEST_F(ExposedSnapshotTest, UsesTheRequestedClass) {

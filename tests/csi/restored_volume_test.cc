@@ -184,7 +184,8 @@ TEST_F(RestoredVolumeTest, AVolumeThatADriverEncryptsHasRoomForTheHeader) {
   }
 }
 
-// Some drivers make a file share of a volume that several nodes may mount, whatever its mode.
+// Some drivers make a file share of a volume that several nodes may mount, whatever its mode. They
+// refuse to make it as a block device, or, as Longhorn, make it and never publish it as one.
 struct ModesCase {
   const char* name;
   const char* volume_mode;
@@ -192,17 +193,21 @@ struct ModesCase {
   std::vector<std::string> of_mover;
 };
 
-class TargetModesTest : public RestoredVolumeTest, public testing::WithParamInterface<ModesCase> {};
+class TargetModesTest : public RestoredVolumeTest,
+                        public testing::WithParamInterface<std::tuple<ModesCase, bool>> {};
 
 TEST_P(TargetModesTest, ThePvcOfTheMoverHasWhatTheMoverNeedsAndTheVolumeWhatTheTargetHas) {
-  const ModesCase& modes = GetParam();
-  cluster_.driver().habits.shares_block_mode = std::string(modes.volume_mode) == "Block";
+  const auto& [modes, is_refused] = GetParam();
+  const bool is_file_share = std::string(modes.volume_mode) == "Filesystem";
+  cluster_.driver().habits.shares_block_mode = !is_file_share || !is_refused;
+  cluster_.driver().habits.shares_files = is_file_share && !is_refused;
   MakeTarget(modes.volume_mode);
   api_.SetField(ClaimKey("shop", "data"), {"spec", "accessModes"}, modes.of_target);
   const std::string volume = PreparedVolume();
   ASSERT_TRUE(Claim().has_value());
   EXPECT_EQ((*Claim())["spec"]["accessModes"], Json(modes.of_mover));
   EXPECT_EQ(GetString(*Claim(), {"spec", "volumeMode"}), "Block");
+  EXPECT_THAT(cluster_.driver().PublishVolume((*Claim())["spec"]["accessModes"], true), IsOk());
   ASSERT_THAT(Give(volume), IsOk());
   ExpectRestored("handle-of-" + volume, modes.volume_mode);
   EXPECT_EQ(api_.All(PersistentVolumeType())[0]["spec"]["accessModes"],
@@ -227,8 +232,12 @@ const ModesCase kModesCases[] = {
      {"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"},
      {"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"}},
 };
-INSTANTIATE_TEST_SUITE_P(Table, TargetModesTest, testing::ValuesIn(kModesCases),
-                         [](const auto& one) { return std::string(one.param.name); });
+INSTANTIATE_TEST_SUITE_P(Table, TargetModesTest,
+                         testing::Combine(testing::ValuesIn(kModesCases), testing::Bool()),
+                         [](const auto& one) {
+                           return absl::StrCat(std::get<0>(one.param).name,
+                                               std::get<1>(one.param) ? "Refused" : "Shared");
+                         });
 
 // A volume of another VolumeAttributesClass is not as fast as the PVC is to be.
 TEST_F(RestoredVolumeTest, HasTheAttributesClassOfTheTargetAndNamesOneThatIsMissing) {

@@ -428,6 +428,30 @@ TEST_F(RestoredUploadTest, AllUploadsOfARestoredPvcGoOnInTheRepositoryOfItsBacku
   controller.LookTimes(4);
   EXPECT_THAT(Address("next"), HasSubstr(kFormerUid));
   EXPECT_EQ(Work("next").restored_snapshot, std::string(64, 'f'));
+  EXPECT_EQ(Work("next").parent, "");
+}
+
+// Velero names what it knows: snapshots of before the restore, and those of this PVC since.
+TEST_F(RestoredUploadTest, ANamedParentIsASnapshotOfTheRepositoryThatItGoesOnIn) {
+  RecordFormer(bed_);
+  bed_.worker = MoverBed::Worker::kRuns;
+  const auto start = [this](const std::string& uid) {
+    bed_.api.Remove({DataUploadType(), "velero", "nightly"});
+    bed_.AddUpload("nightly");
+    bed_.api.SetField({DataUploadType(), "velero", "nightly"}, {"spec", "parentSnapshot"},
+                      velero::FormatDataReference({.cluster = bed_.env.cluster,
+                                                   .namespace_name = "shop",
+                                                   .claim_uid = uid,
+                                                   .snapshot_id = std::string(64, 'a'),
+                                                   .key = std::string(16, 'b')}));
+    started_.emplace(bed_, 8);
+  };
+  start(kFormerUid);
+  EXPECT_EQ(Work().parent, std::string(64, 'a'));
+  EXPECT_EQ(Work().restored_snapshot, std::string(64, 'f'));
+  start(MoverBed::ClaimUid("shop", "data"));
+  EXPECT_EQ(bed_.PhaseOf(), "Failed");
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr("is no snapshot of this volume"));
 }
 
 TEST_F(RestoredUploadTest, InAnotherClusterItStartsOverAndSaysWhyAndWhatItCosts) {

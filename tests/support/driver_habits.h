@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace csidelta::support {
@@ -94,6 +95,16 @@ inline absl::Status CheckModes(const DriverHabits& habits,
   return habits.shares_reads || !has("ReadOnlyMany")
              ? absl::OkStatus()
              : absl::InvalidArgumentError("no volume has several readers");
+}
+
+// Of NodePublishVolume, in the words of the node plugin of longhorn-manager 5ddaa369, which says so
+// for ever.
+inline absl::Status CheckPublish(const DriverHabits& habits, bool shares_writes, bool is_block,
+                                 absl::string_view source, absl::string_view target) {
+  return habits.shares_files && shares_writes && is_block
+             ? absl::InternalError(absl::StrCat("failed to bind mount \"", source, "\" at \"",
+                                                target, "\": mount failed: exit status 32"))
+             : absl::OkStatus();
 }
 
 // `bytes`: of the volume that is to be made of a snapshot of `snapshot_bytes`.

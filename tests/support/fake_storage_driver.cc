@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -19,6 +20,7 @@ absl::Status AsRpcError(const absl::Status& status) {
       {absl::StatusCode::kFailedPrecondition, "FailedPrecondition"},
       {absl::StatusCode::kResourceExhausted, "ResourceExhausted"},
       {absl::StatusCode::kAborted, "Aborted"},
+      {absl::StatusCode::kInternal, "Internal"},
       {absl::StatusCode::kInvalidArgument, "InvalidArgument"},
       {absl::StatusCode::kOutOfRange, "OutOfRange"}};
   return status.ok() ? status : RpcError(names.at(status.code()), std::string(status.message()));
@@ -106,6 +108,12 @@ absl::Status FakeStorageDriver::CreateVolume(const std::string& handle, const st
 absl::Status FakeStorageDriver::CheckModes(const std::vector<std::string>& access_modes,
                                            bool is_block) const {
   return AsRpcError(support::CheckModes(habits, access_modes, is_block));
+}
+
+absl::Status FakeStorageDriver::PublishVolume(const std::vector<std::string>& access_modes,
+                                              bool is_block) const {
+  return AsRpcError(CheckPublish(habits, absl::c_linear_search(access_modes, "ReadWriteMany"),
+                                 is_block, "staging", "target"));
 }
 
 absl::Status FakeStorageDriver::ExpandVolume(const std::string& handle) {

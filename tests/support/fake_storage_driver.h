@@ -62,6 +62,8 @@ class FakeStorageDriver {
   absl::Status CreateVolume(const std::string& handle, const std::string& snapshot,
                             int64_t required_bytes = 0);
   absl::Status CheckModes(const std::vector<std::string>& access_modes, bool is_block) const;
+  // Of the node: what the kubelet is told for a Pod that uses a volume of these modes.
+  absl::Status PublishVolume(const std::vector<std::string>& access_modes, bool is_block) const;
   absl::Status ExpandVolume(const std::string& handle);
   absl::Status DeleteVolume(const std::string& handle);
   absl::StatusOr<Snapshot> CreateSnapshot(const std::string& handle, const std::string& volume);

@@ -146,14 +146,12 @@ class NodeService final : public pb::Node::Service {
     RETURN_IF_ERROR(CheckCapability(request.volume_capability()));
     RETURN_IF_ERROR(Require(request.staging_target_path(), "staging_target_path"));
     ASSIGN_OR_RETURN(const VolumeRecord volume, store_.GetVolume(request.volume_id()));
-    if (options_.habits.shares_files && request.volume_capability().has_block() &&
+    RETURN_IF_ERROR(support::CheckPublish(
+        options_.habits,
         request.volume_capability().access_mode().mode() ==
-            pb::VolumeCapability::AccessMode::MULTI_NODE_MULTI_WRITER) {
-      // What the node plugin of longhorn-manager 5ddaa369 says, for ever.
-      return absl::InternalError(
-          absl::StrCat("failed to bind mount \"", request.staging_target_path(), "/", volume.id,
-                       "\" at \"", request.target_path(), "\": mount failed: exit status 32"));
-    }
+            pb::VolumeCapability::AccessMode::MULTI_NODE_MULTI_WRITER,
+        request.volume_capability().has_block(),
+        absl::StrCat(request.staging_target_path(), "/", volume.id), request.target_path()));
     ASSIGN_OR_RETURN(const bool mounted, IsMounted(request.target_path()));
     if (mounted) {
       return absl::OkStatus();
