@@ -90,10 +90,7 @@ class LonghornVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
   // backup.
   absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const objects::Backup& backup,
                                         const PersistentVolumeClaim& pvc);
-  absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
-                                                const objects::Backup& backup,
-                                                const PersistentVolumeClaim& pvc,
-                                                const VolumeDecision& decision);
+  absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx, const ClaimBackup& claim);
   void SweepOnce(const CallContext& ctx, const objects::Backup& backup,
                  const velero::PluginConfig& config);
   absl::StatusOr<longhorn::Volume> FindVolume(const CallContext& ctx,
@@ -149,7 +146,7 @@ absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Execute(
   if (decision.kind != VolumeDecision::Kind::kLonghorn) {
     return velero::BackupItemResult{};  // The other actions on PVCs say what becomes of it.
   }
-  absl::StatusOr<velero::BackupItemResult> result = Save(ctx, backup, pvc, decision);
+  absl::StatusOr<velero::BackupItemResult> result = Save(ctx, {backup, pvc, decision});
   if (result.ok()) {
     return result;
   }
@@ -180,9 +177,9 @@ absl::StatusOr<VolumeDecision> LonghornVolumeAction::Decide(const CallContext& c
       queries);
 }
 
-absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Save(
-    const CallContext& ctx, const objects::Backup& backup, const PersistentVolumeClaim& pvc,
-    const VolumeDecision& decision) {
+absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Save(const CallContext& ctx,
+                                                                    const ClaimBackup& claim) {
+  const auto& [backup, pvc, decision] = claim;
   if (const std::string group = VolumeGroups::GroupOf(backup, pvc); !group.empty()) {
     CSIDELTA_LOG(kWarn, "a PVC is snapshotted alone: native snapshots of Longhorn know no groups",
                  {"namespace", pvc.namespace_name()}, {"pvc", pvc.name()}, {"volume_group", group});

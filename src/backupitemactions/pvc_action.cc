@@ -148,63 +148,42 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
   // go on.
   bool IsTransferOver(const CallContext& ctx, const objects::CopyRecord& record);
 
-  absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
-                                                const objects::Backup& backup,
-                                                const PersistentVolumeClaim& item);
+  absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx, ClaimBackup claim);
 
   // From 1.19 on Velero's own data mover gets each volume that a rule of type snapshot matches,
   // whatever mover the backup names. Warns if that became of this volume.
-  void WarnOfAnotherMover(const CallContext& ctx, const objects::Backup& backup,
-                          const PersistentVolumeClaim& item);
+  void WarnOfAnotherMover(const CallContext& ctx, const ClaimBackup& claim);
   absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const objects::Backup& backup,
                                         const PersistentVolumeClaim& item);
 
   // A claim that was restored from a backup of the same name carries that backup's labels. Only
   // such a claim is worth the request. Velero's action gives its VolumeSnapshots the claim's
   // labels, so that those tell nothing about a restore.
-  absl::StatusOr<bool> LabelsAreStale(const CallContext& ctx, const objects::Backup& backup,
-                                      const PersistentVolumeClaim& item,
-                                      const VolumeDecision& decision);
-  absl::StatusOr<std::string> ChooseClass(const CallContext& ctx, const objects::Backup& backup,
-                                          const PersistentVolumeClaim& item,
-                                          const VolumeDecision& decision);
+  absl::StatusOr<bool> LabelsAreStale(const CallContext& ctx, const ClaimBackup& claim);
+  absl::StatusOr<std::string> ChooseClass(const CallContext& ctx, const ClaimBackup& claim);
 
   // What the claim's group has of it; nothing where the claim is to be taken alone.
   absl::StatusOr<std::shared_ptr<const GroupOutcome>> TakeInGroup(const CallContext& ctx,
-                                                                  const objects::Backup& backup,
-                                                                  const PersistentVolumeClaim& item,
-                                                                  const VolumeDecision& decision);
-  absl::StatusOr<csi::TakenSnapshot> Take(const CallContext& ctx, const objects::Backup& backup,
-                                          const PersistentVolumeClaim& item,
-                                          const VolumeDecision& decision);
+                                                                  const ClaimBackup& claim);
+  absl::StatusOr<csi::TakenSnapshot> Take(const CallContext& ctx, const ClaimBackup& claim);
   absl::StatusOr<velero::BackupItemResult> Snapshot(const CallContext& ctx,
-                                                    const objects::Backup& backup,
-                                                    const PersistentVolumeClaim& item,
-                                                    const VolumeDecision& decision);
+                                                    const ClaimBackup& claim);
 
   // A volume snapshot, and a DataUpload that hands it to our data mover.
-  absl::StatusOr<velero::BackupItemResult> Move(const CallContext& ctx,
-                                                const objects::Backup& backup,
-                                                const PersistentVolumeClaim& item,
-                                                const VolumeDecision& decision);
+  absl::StatusOr<velero::BackupItemResult> Move(const CallContext& ctx, const ClaimBackup& claim);
 
   // Nothing where no group can have been adopted: the kinds are not served.
   absl::StatusOr<std::optional<csi::TakenSnapshot>> ContinueAdoption(
-      const CallContext& ctx, const objects::Backup& backup, const csi::SnapshotRequest& request);
+      const CallContext& ctx, const csi::SnapshotRequest& request);
 
   // With the claim's group, where it has one; also by a call that was interrupted.
-  absl::StatusOr<csi::TakenSnapshot> TakeToMove(const CallContext& ctx,
-                                                const objects::Backup& backup,
-                                                const PersistentVolumeClaim& item,
-                                                const VolumeDecision& decision);
+  absl::StatusOr<csi::TakenSnapshot> TakeToMove(const CallContext& ctx, const ClaimBackup& claim);
 
   // Where it is certain that no process takes the VolumeSnapshot over, it goes, with the driver's
   // snapshot. Else it stays until a later backup finds it left over.
-  absl::StatusOr<DataUpload> AskMover(const CallContext& ctx, const objects::Backup& backup,
-                                      const PersistentVolumeClaim& item,
+  absl::StatusOr<DataUpload> AskMover(const CallContext& ctx, const ClaimBackup& claim,
                                       const csi::Transfer<DataUpload>& transfer,
-                                      const csi::TakenSnapshot& taken,
-                                      const std::string& file_system);
+                                      const csi::TakenSnapshot& taken);
 
   csi::Environment env_;
   BackupCache cache_;
@@ -220,7 +199,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Execute(const CallContext& c
   }
   ASSIGN_OR_RETURN(const PersistentVolumeClaim item, PersistentVolumeClaim::From(object));
   WarnOfRestoreInPlace(ctx, item);
-  absl::StatusOr<velero::BackupItemResult> result = NameClaim(item, Save(ctx, backup, item));
+  absl::StatusOr<velero::BackupItemResult> result = NameClaim(item, Save(ctx, {backup, item}));
   if (result.ok()) {
     DropMarks(item, *result);
   } else {
@@ -266,9 +245,10 @@ bool PvcAction::IsTransferOver(const CallContext& ctx, const objects::CopyRecord
 }
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
-                                                         const objects::Backup& backup,
-                                                         const PersistentVolumeClaim& item) {
-  ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
+                                                         ClaimBackup claim) {
+  const PersistentVolumeClaim& item = claim.item;
+  ASSIGN_OR_RETURN(claim.decision, Decide(ctx, claim.backup, item));
+  const VolumeDecision& decision = claim.decision;
   LogDecision(decision, item);
   if (item.storage_class() == "" && decision.kind != VolumeDecision::Kind::kLeaveAlone) {
     CSIDELTA_LOG(kWarn,
@@ -278,11 +258,11 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
   }
   switch (decision.kind) {
     case VolumeDecision::Kind::kSnapshot:
-      return Snapshot(ctx, backup, item, decision);
+      return Snapshot(ctx, claim);
     case VolumeDecision::Kind::kMove:
-      return Move(ctx, backup, item, decision);
+      return Move(ctx, claim);
     case VolumeDecision::Kind::kAlreadyDone:
-      WarnOfAnotherMover(ctx, backup, item);
+      WarnOfAnotherMover(ctx, claim);
       break;
     case VolumeDecision::Kind::kLeaveAlone:
     case VolumeDecision::Kind::kLonghorn:  // velero.io/longhorn-volume takes it.
@@ -291,8 +271,8 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
   return velero::BackupItemResult{};
 }
 
-void PvcAction::WarnOfAnotherMover(const CallContext& ctx, const objects::Backup& backup,
-                                   const PersistentVolumeClaim& item) {
+void PvcAction::WarnOfAnotherMover(const CallContext& ctx, const ClaimBackup& claim) {
+  const auto& [backup, item, decision] = claim;
   if (!backup.is_moved_by_us()) {
     return;
   }
@@ -326,17 +306,15 @@ absl::StatusOr<VolumeDecision> PvcAction::Decide(const CallContext& ctx,
   if (decision.kind != VolumeDecision::Kind::kAlreadyDone) {
     return decision;
   }
-  ASSIGN_OR_RETURN(input.ignore_claim_labels, LabelsAreStale(ctx, backup, item, decision));
+  ASSIGN_OR_RETURN(input.ignore_claim_labels, LabelsAreStale(ctx, {backup, item, decision}));
   if (!input.ignore_claim_labels) {
     return decision;
   }
   return velero::DecideVolume(input, queries);
 }
 
-absl::StatusOr<bool> PvcAction::LabelsAreStale(const CallContext& ctx,
-                                               const objects::Backup& backup,
-                                               const PersistentVolumeClaim& item,
-                                               const VolumeDecision& decision) {
+absl::StatusOr<bool> PvcAction::LabelsAreStale(const CallContext& ctx, const ClaimBackup& claim) {
+  const auto& [backup, item, decision] = claim;
   if (item.Label(objects::kRestoreNameLabel).empty()) {
     return false;
   }
@@ -349,9 +327,8 @@ absl::StatusOr<bool> PvcAction::LabelsAreStale(const CallContext& ctx,
 }
 
 absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
-                                                   const objects::Backup& backup,
-                                                   const PersistentVolumeClaim& item,
-                                                   const VolumeDecision& decision) {
+                                                   const ClaimBackup& claim) {
+  const auto& [backup, item, decision] = claim;
   const std::string driver = decision.pv.driver();
   const csi::SnapshotClassRequest request{
       .driver = driver,
@@ -377,18 +354,19 @@ absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
 }
 
 absl::StatusOr<std::shared_ptr<const GroupOutcome>> PvcAction::TakeInGroup(
-    const CallContext& ctx, const objects::Backup& backup, const PersistentVolumeClaim& item,
-    const VolumeDecision& decision) {
+    const CallContext& ctx, const ClaimBackup& claim) {
+  const objects::Backup& backup = claim.backup;
+  const PersistentVolumeClaim& item = claim.item;
   const std::string group = VolumeGroups::GroupOf(backup, item);
   if (group.empty()) {
     return nullptr;
   }
   ASSIGN_OR_RETURN(const auto config, cache_.Config(ctx, backup));
   cache_.SweepOnce(ctx, backup, *config);
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<const GroupOutcome> outcome,
-      groups_.Take(ctx, backup, item, decision,
-                   [&](const PersistentVolumeClaim& claim) { return Decide(ctx, backup, claim); }));
+  ASSIGN_OR_RETURN(std::shared_ptr<const GroupOutcome> outcome,
+                   groups_.Take(ctx, claim, [&](const PersistentVolumeClaim& other) {
+                     return Decide(ctx, backup, other);
+                   }));
   RETURN_IF_ERROR(Annotate(outcome->failed, absl::StrCat("volume group ", group)));
   if (outcome->taken.members.contains(item.uid())) {
     return outcome;
@@ -409,12 +387,11 @@ absl::StatusOr<std::shared_ptr<const GroupOutcome>> PvcAction::TakeInGroup(
 }
 
 absl::StatusOr<csi::TakenSnapshot> PvcAction::Take(const CallContext& ctx,
-                                                   const objects::Backup& backup,
-                                                   const PersistentVolumeClaim& item,
-                                                   const VolumeDecision& decision) {
+                                                   const ClaimBackup& claim) {
+  const auto& [backup, item, decision] = claim;
   ASSIGN_OR_RETURN(const auto config, cache_.Config(ctx, backup));
   cache_.SweepOnce(ctx, backup, *config);
-  ASSIGN_OR_RETURN(const std::string class_name, ChooseClass(ctx, backup, item, decision));
+  ASSIGN_OR_RETURN(const std::string class_name, ChooseClass(ctx, claim));
   const csi::SnapshotRequest request{.backup = backup,
                                      .claim_namespace = item.namespace_name(),
                                      .claim_name = item.name(),
@@ -434,39 +411,35 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::Take(const CallContext& ctx,
 }
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::Snapshot(const CallContext& ctx,
-                                                             const objects::Backup& backup,
-                                                             const PersistentVolumeClaim& item,
-                                                             const VolumeDecision& decision) {
+                                                             const ClaimBackup& claim) {
   velero::BackupItemResult result;
   csi::TakenSnapshot taken;
-  ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
+  ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, claim));
   if (group != nullptr) {
-    taken = group->taken.members.at(item.uid());
+    taken = group->taken.members.at(claim.item.uid());
     result.additional_items.push_back(velero::Identify(group->taken.group.key()));
   } else {
-    ASSIGN_OR_RETURN(taken, Take(ctx, backup, item, decision));
+    ASSIGN_OR_RETURN(taken, Take(ctx, claim));
   }
-  result.item = ArchivedClaim(item, backup, taken);
+  result.item = ArchivedClaim(claim.item, claim.backup, taken);
   result.additional_items.push_back(velero::Identify(taken.snapshot.key()));
   return result;
 }
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
-                                                         const objects::Backup& backup,
-                                                         const PersistentVolumeClaim& item,
-                                                         const VolumeDecision& decision) {
+                                                         const ClaimBackup& claim) {
+  const auto& [backup, item, decision] = claim;
   const csi::Transfer<DataUpload> transfer{
       .namespace_name = backup.namespace_name(),
       .operation_id = csi::UploadOperationId(backup.uid(), item.uid())};
   CSIDELTA_CHECK(IsUpload(transfer.operation_id));  // Progress() and Cancel() tell it by that.
   ASSIGN_OR_RETURN(std::optional<DataUpload> upload, transfer.Find(ctx, env_.api));
-  PersistentVolumeClaim claim = item;
+  PersistentVolumeClaim archived = item;
   if (!upload.has_value()) {
-    ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, TakeToMove(ctx, backup, item, decision));
-    ASSIGN_OR_RETURN(upload,
-                     AskMover(ctx, backup, item, transfer, taken, decision.pv.file_system()));
+    ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, TakeToMove(ctx, claim));
+    ASSIGN_OR_RETURN(upload, AskMover(ctx, claim, transfer, taken));
     if (const auto size_bytes = taken.content.restore_size_bytes(); size_bytes.has_value()) {
-      claim.RaiseRequestedBytes(*size_bytes);
+      archived.RaiseRequestedBytes(*size_bytes);
     }
   }
   if (upload->name() != csi::TransferName(backup.name(), transfer.operation_id)) {
@@ -474,15 +447,15 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
     return velero::BackupItemResult{};
   }
   velero::BackupItemResult result;
-  result.item = MovedClaim(std::move(claim), backup, *upload);
+  result.item = MovedClaim(std::move(archived), backup, *upload);
   result.operation_id = transfer.operation_id;
   result.post_operation_items.push_back(velero::Identify(upload->key()));
   return result;
 }
 
 absl::StatusOr<std::optional<csi::TakenSnapshot>> PvcAction::ContinueAdoption(
-    const CallContext& ctx, const objects::Backup& backup, const csi::SnapshotRequest& request) {
-  const auto kinds = cache_.GroupKinds(ctx, backup);
+    const CallContext& ctx, const csi::SnapshotRequest& request) {
+  const auto kinds = cache_.GroupKinds(ctx, request.backup);
   if (absl::IsNotFound(kinds.status()) || absl::IsPermissionDenied(kinds.status())) {
     return std::optional<csi::TakenSnapshot>();
   }
@@ -491,11 +464,10 @@ absl::StatusOr<std::optional<csi::TakenSnapshot>> PvcAction::ContinueAdoption(
 }
 
 absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
-                                                         const objects::Backup& backup,
-                                                         const PersistentVolumeClaim& item,
-                                                         const VolumeDecision& decision) {
+                                                         const ClaimBackup& claim) {
+  const auto& [backup, item, decision] = claim;
   if (VolumeGroups::GroupOf(backup, item).empty()) {
-    return Take(ctx, backup, item, decision);
+    return Take(ctx, claim);
   }
   const csi::SnapshotRequest request{.backup = backup,
                                      .claim_namespace = item.namespace_name(),
@@ -504,21 +476,19 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
                                      .class_name = ""};
   ASSIGN_OR_RETURN(std::optional<csi::TakenSnapshot> adopted, csi::FindAdopted(ctx, env_, request));
   if (!adopted.has_value()) {
-    ASSIGN_OR_RETURN(adopted, ContinueAdoption(ctx, backup, request));
+    ASSIGN_OR_RETURN(adopted, ContinueAdoption(ctx, request));
   }
   if (adopted.has_value()) {
     return *adopted;
   }
-  ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
-  return group != nullptr ? group->taken.members.at(item.uid()) : Take(ctx, backup, item, decision);
+  ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, claim));
+  return group != nullptr ? group->taken.members.at(item.uid()) : Take(ctx, claim);
 }
 
-absl::StatusOr<DataUpload> PvcAction::AskMover(const CallContext& ctx,
-                                               const objects::Backup& backup,
-                                               const PersistentVolumeClaim& item,
+absl::StatusOr<DataUpload> PvcAction::AskMover(const CallContext& ctx, const ClaimBackup& claim,
                                                const csi::Transfer<DataUpload>& transfer,
-                                               const csi::TakenSnapshot& taken,
-                                               const std::string& file_system) {
+                                               const csi::TakenSnapshot& taken) {
+  const auto& [backup, item, decision] = claim;
   const std::string snapshot = taken.snapshot.name();
   const absl::StatusOr<DataUpload> upload =
       transfer.Ensure(ctx, env_.api,
@@ -527,7 +497,7 @@ absl::StatusOr<DataUpload> PvcAction::AskMover(const CallContext& ctx,
                                       .volume_snapshot = snapshot,
                                       .snapshot_class = taken.snapshot.class_name(),
                                       .driver = taken.content.driver(),
-                                      .file_system = file_system}));
+                                      .file_system = decision.pv.file_system()}));
   if (upload.ok()) {
     CSIDELTA_LOG(kInfo, "the data mover is asked to move the volume snapshot",
                  {"namespace", item.namespace_name()}, {"pvc", item.name()},

@@ -62,6 +62,10 @@ std::string Exclusion(const PersistentVolumeClaim& claim, const VolumeDecision& 
   return "";
 }
 
+bool IsToBeMoved(const ClaimBackup& claim) {
+  return claim.decision.kind == VolumeDecision::Kind::kMove;
+}
+
 // The time between taking the first and the last member's snapshot, if the driver reports it.
 absl::Duration TakenSpread(const csi::TakenGroup& group) {
   std::optional<absl::Time> first, last;
@@ -108,21 +112,21 @@ std::string VolumeGroups::GroupOf(const objects::Backup& backup,
   return value.empty() ? "" : absl::StrCat(claim.namespace_name(), "/", value);
 }
 
-absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
-    const CallContext& ctx, const objects::Backup& backup, const PersistentVolumeClaim& claim,
-    const VolumeDecision& decision, Decide decide) {
-  const bool to_be_moved = decision.kind == VolumeDecision::Kind::kMove;
-  CSIDELTA_CHECK(to_be_moved || decision.kind == VolumeDecision::Kind::kSnapshot);
-  CSIDELTA_CHECK(!GroupOf(backup, claim).empty());
+absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(const CallContext& ctx,
+                                                                       const ClaimBackup& claim,
+                                                                       Decide decide) {
+  const bool to_be_moved = IsToBeMoved(claim);
+  CSIDELTA_CHECK(to_be_moved || claim.decision.kind == VolumeDecision::Kind::kSnapshot);
+  const std::string group = GroupOf(claim.backup, claim.item);
+  CSIDELTA_CHECK(!group.empty());
   bool formed_now = false;
-  ASSIGN_OR_RETURN(std::shared_ptr<const GroupOutcome> outcome,
-                   outcomes_.Get(ctx,
-                                 absl::StrCat(backup.uid(), to_be_moved ? "/moved/" : "/kept/",
-                                              GroupOf(backup, claim)),
-                                 [&] {
-                                   formed_now = true;
-                                   return Form(ctx, backup, claim, decision, decide);
-                                 }));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const GroupOutcome> outcome,
+      outcomes_.Get(
+          ctx, absl::StrCat(claim.backup.uid(), to_be_moved ? "/moved/" : "/kept/", group), [&] {
+            formed_now = true;
+            return Form(ctx, claim, decide);
+          }));
   if (!formed_now && !to_be_moved && outcome->failed.ok() && !outcome->taken.group.name().empty()) {
     RETURN_IF_ERROR(StillThere(ctx, outcome->taken.group));
   }
@@ -161,10 +165,9 @@ absl::Status VolumeGroups::StillThere(const CallContext& ctx,
       "it; back up again"));
 }
 
-absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
-                                                const objects::Backup& backup,
-                                                const PersistentVolumeClaim& claim,
-                                                const VolumeDecision& wanted, Decide decide) {
+absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx, const ClaimBackup& claim,
+                                                Decide decide) {
+  const objects::Backup& backup = claim.backup;
   if (backup.uid().empty()) {
     return Alone("the Backup has no uid to make a group for");
   }
@@ -173,7 +176,7 @@ absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
     return Alone(std::string(kinds.status().message()));
   }
   RETURN_IF_ERROR(kinds.status());
-  ASSIGN_OR_RETURN(const Members members, FindMembers(ctx, backup, claim, wanted, decide));
+  ASSIGN_OR_RETURN(const Members members, FindMembers(ctx, claim, decide));
   if (members.claims.empty()) {
     return Alone("no claim that can be snapshotted carries the group's label any more");
   }
@@ -182,7 +185,7 @@ absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
                               csi::kGroupMembersMax, " are the most that a group may have"));
   }
   const absl::StatusOr<std::string> class_name =
-      ChooseClass(backup, wanted.pv.driver(), members, **kinds);
+      ChooseClass(backup, claim.decision.pv.driver(), members, **kinds);
   if (absl::IsNotFound(class_name.status())) {
     return Alone(std::string(class_name.status().message()));
   }
@@ -191,31 +194,28 @@ absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
     outcome.failed = class_name.status();
     return outcome;
   }
-  return TakeFound(ctx, backup, claim, members, **kinds, *class_name,
-                   wanted.kind == VolumeDecision::Kind::kMove);
+  return TakeFound(ctx, claim, members, **kinds, *class_name);
 }
 
 absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContext& ctx,
-                                                                const objects::Backup& backup,
-                                                                const PersistentVolumeClaim& claim,
-                                                                const VolumeDecision& wanted,
+                                                                const ClaimBackup& claim,
                                                                 Decide decide) {
-  const std::string key = csi::GroupLabelKey(backup);
+  const std::string key = csi::GroupLabelKey(claim.backup);
   ASSIGN_OR_RETURN(const auto labelled,
                    objects::List<PersistentVolumeClaim>(
-                       ctx, env_.api, claim.namespace_name(),
-                       {.label_selector = absl::StrCat(key, "=", claim.Label(key))}));
+                       ctx, env_.api, claim.item.namespace_name(),
+                       {.label_selector = absl::StrCat(key, "=", claim.item.Label(key))}));
   Members members;
   for (const PersistentVolumeClaim& candidate : labelled) {
     const absl::StatusOr<VolumeDecision> decision = decide(candidate);
     if (!decision.ok()) {
       RETURN_IF_ERROR(ctx.Check());
     }
-    const std::string reason = Exclusion(candidate, wanted, decision);
+    const std::string reason = Exclusion(candidate, claim.decision, decision);
     if (!reason.empty()) {
       CSIDELTA_LOG(kWarn, "a claim is left out of its volume group",
                    {"namespace", candidate.namespace_name()}, {"pvc", candidate.name()},
-                   {"volume_group", GroupOf(backup, candidate)}, {"reason", reason});
+                   {"volume_group", GroupOf(claim.backup, candidate)}, {"reason", reason});
       continue;
     }
     members.claims.push_back({.pvc = candidate.name(),
@@ -247,26 +247,28 @@ absl::StatusOr<std::string> VolumeGroups::ChooseClass(const objects::Backup& bac
   return choice.name;
 }
 
-absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(
-    const CallContext& ctx, const objects::Backup& backup, const PersistentVolumeClaim& claim,
-    const Members& members, const objects::GroupKinds& kinds, const std::string& class_name,
-    bool to_be_moved) {
-  const csi::GroupRequest request{.backup = backup,
-                                  .namespace_name = claim.namespace_name(),
-                                  .label_key = csi::GroupLabelKey(backup),
-                                  .label_value = claim.Label(csi::GroupLabelKey(backup)),
+absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(const CallContext& ctx,
+                                                     const ClaimBackup& claim,
+                                                     const Members& members,
+                                                     const objects::GroupKinds& kinds,
+                                                     const std::string& class_name) {
+  const std::string key = csi::GroupLabelKey(claim.backup);
+  const csi::GroupRequest request{.backup = claim.backup,
+                                  .namespace_name = claim.item.namespace_name(),
+                                  .label_key = key,
+                                  .label_value = claim.item.Label(key),
                                   .class_name = class_name,
                                   .version = kinds.version,
-                                  .to_be_moved = to_be_moved,
+                                  .to_be_moved = IsToBeMoved(claim),
                                   .members = members.claims};
   const absl::Time begun_at = ctx.clock->Now();
   absl::StatusOr<csi::TakenGroup> taken = csi::TakeGroup(ctx, env_, request);
   GroupOutcome outcome;
   if (taken.ok()) {
     outcome.taken = *std::move(taken);
-    LogTaken(claim, outcome.taken, ctx.clock->Now() - begun_at);
+    LogTaken(claim.item, outcome.taken, ctx.clock->Now() - begun_at);
     EmitTaken(ctx, env_.api, outcome.taken);
-    if (!to_be_moved) {
+    if (!request.to_be_moved) {
       outcome.failed = MarkAdopted(ctx, outcome.taken.group);
       return outcome;
     }

@@ -25,6 +25,13 @@ struct GroupOutcome {
   csi::TakenGroup taken;
 };
 
+// A PVC in a backup, and what is to be done with its volume. Borrows both.
+struct ClaimBackup {
+  const objects::Backup& backup;
+  const objects::PersistentVolumeClaim& item;
+  velero::VolumeDecision decision = {};
+};
+
 // The volume groups of backups: who is a member, and one VolumeGroupSnapshot for all of them. The
 // first claim of a group that asks makes it. The other claims of the same backup get its outcome,
 // also its failure. Thread-safe.
@@ -40,15 +47,13 @@ class VolumeGroups {
   static std::string GroupOf(const objects::Backup& backup,
                              const objects::PersistentVolumeClaim& claim);
 
-  // `claim` has a group, and `decision` is to snapshot or to move it: only claims of which the same
-  // is to be done are members. A group that is to be moved is adopted
+  // `claim` has a group, and is to be snapshotted or moved: only claims of which the same is to be
+  // done are members. A group that is to be moved is adopted
   // (csi/group/moved_group.h) and consists of single snapshots then. Any other is looked for again,
   // since the host passes over what it does not find. Errors are FAILED_PRECONDITION where it is
   // gone, and those that may pass: when the call was stopped, or the API server did not answer.
-  absl::StatusOr<std::shared_ptr<const GroupOutcome>> Take(
-      const CallContext& ctx, const objects::Backup& backup,
-      const objects::PersistentVolumeClaim& claim, const velero::VolumeDecision& decision,
-      Decide decide);
+  absl::StatusOr<std::shared_ptr<const GroupOutcome>> Take(const CallContext& ctx,
+                                                           const ClaimBackup& claim, Decide decide);
 
  private:
   // The claims that are taken together.
@@ -57,18 +62,15 @@ class VolumeGroups {
     std::string class_annotation;  // what the first claim that says so wants
   };
 
-  absl::StatusOr<GroupOutcome> Form(const CallContext& ctx, const objects::Backup& backup,
-                                    const objects::PersistentVolumeClaim& claim,
-                                    const velero::VolumeDecision& wanted, Decide decide);
-  absl::StatusOr<Members> FindMembers(const CallContext& ctx, const objects::Backup& backup,
-                                      const objects::PersistentVolumeClaim& claim,
-                                      const velero::VolumeDecision& wanted, Decide decide);
+  absl::StatusOr<GroupOutcome> Form(const CallContext& ctx, const ClaimBackup& claim,
+                                    Decide decide);
+  absl::StatusOr<Members> FindMembers(const CallContext& ctx, const ClaimBackup& claim,
+                                      Decide decide);
   absl::StatusOr<std::string> ChooseClass(const objects::Backup& backup, const std::string& driver,
                                           const Members& members, const objects::GroupKinds& kinds);
-  absl::StatusOr<GroupOutcome> TakeFound(const CallContext& ctx, const objects::Backup& backup,
-                                         const objects::PersistentVolumeClaim& claim,
+  absl::StatusOr<GroupOutcome> TakeFound(const CallContext& ctx, const ClaimBackup& claim,
                                          const Members& members, const objects::GroupKinds& kinds,
-                                         const std::string& class_name, bool to_be_moved);
+                                         const std::string& class_name);
 
   // Notes that Velero is told to save the group. FAILED_PRECONDITION where it was told before, by a
   // process that ended, and the group did not enter the archive: it is not asked for again.
