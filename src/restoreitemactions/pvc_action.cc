@@ -330,12 +330,9 @@ absl::StatusOr<std::optional<objects::Backup>> PvcAction::FindMovingBackup(
   if (claim.data_upload.empty()) {
     return std::optional<objects::Backup>();
   }
-  ASSIGN_OR_RETURN(const auto object,
-                   objects::Get<objects::Object>(ctx, env_.api,
-                                                 {.type = objects::Backup::Type(),
-                                                  .namespace_name = claim.restore.namespace_name(),
-                                                  .name = claim.restore.backup_name()}));
-  ASSIGN_OR_RETURN(objects::Backup backup, objects::Backup::Parse(object));
+  ASSIGN_OR_RETURN(auto backup,
+                   objects::Get<objects::Backup>(ctx, env_.api, claim.restore.namespace_name(),
+                                                 claim.restore.backup_name()));
   // Only where data were moved is the annotation certain to be this backup's.
   const bool is_moved = backup.snapshot_move_data() || claim.original_snapshot.empty();
   return is_moved ? std::optional(std::move(backup)) : std::nullopt;

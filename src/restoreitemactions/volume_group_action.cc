@@ -26,9 +26,14 @@ using objects::VolumeGroupSnapshotClass;
 using objects::VolumeGroupSnapshotContent;
 
 // What the cluster serves of the group kinds; nothing, with a warning, where that is none of them.
+// Nothing, too, if the item is of a group of ours (`own`), and the settings restore members alone.
 absl::StatusOr<std::optional<GroupKinds>> FindKinds(const CallContext& ctx,
                                                     const csi::Environment& env,
-                                                    const objects::Object& item) {
+                                                    const objects::Object& item, bool own) {
+  if (own &&
+      csi::ReadPluginConfigOrDefaults(ctx, env).group_restore == velero::GroupRestore::kMembers) {
+    return std::optional<GroupKinds>();
+  }
   absl::StatusOr<GroupKinds> kinds = objects::FindGroupKinds(ctx, env.api);
   if (absl::IsNotFound(kinds.status())) {
     CSIDELTA_LOG(kWarn, "left out what belongs to a volume group", {"kind", item.kind()},
@@ -51,11 +56,7 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapsho
       const CallContext& ctx, const objects::Restore& restore, const VolumeGroupSnapshot& item,
       const VolumeGroupSnapshot& item_from_backup) override {
     const bool own = !item_from_backup.Label(objects::kCsiDeltaLabel).empty();
-    if (own && csi::ReadPluginConfigOrDefaults(ctx, env_).group_restore ==
-                   velero::GroupRestore::kMembers) {
-      return Skip();
-    }
-    ASSIGN_OR_RETURN(const std::optional<GroupKinds> kinds, FindKinds(ctx, env_, item_from_backup));
+    ASSIGN_OR_RETURN(const auto kinds, FindKinds(ctx, env_, item_from_backup, own));
     if (!kinds.has_value()) {
       return Skip();
     }
@@ -118,11 +119,7 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
       const VolumeGroupSnapshotContent& /*item*/,
       const VolumeGroupSnapshotContent& item_from_backup) override {
     const bool own = !item_from_backup.Label(objects::kGroupNameLabel).empty();
-    if (own && csi::ReadPluginConfigOrDefaults(ctx, env_).group_restore ==
-                   velero::GroupRestore::kMembers) {
-      return Skip();
-    }
-    ASSIGN_OR_RETURN(const std::optional<GroupKinds> kinds, FindKinds(ctx, env_, item_from_backup));
+    ASSIGN_OR_RETURN(const auto kinds, FindKinds(ctx, env_, item_from_backup, own));
     if (!kinds.has_value()) {
       return Skip();
     }
@@ -198,7 +195,7 @@ class VolumeGroupSnapshotClassAction : public SnapshotObjectAction<VolumeGroupSn
       const CallContext& ctx, const objects::Restore& /*restore*/,
       const VolumeGroupSnapshotClass& item,
       const VolumeGroupSnapshotClass& item_from_backup) override {
-    ASSIGN_OR_RETURN(const std::optional<GroupKinds> kinds, FindKinds(ctx, env_, item_from_backup));
+    ASSIGN_OR_RETURN(const auto kinds, FindKinds(ctx, env_, item_from_backup, /*own=*/false));
     if (!kinds.has_value()) {
       return Skip();
     }
