@@ -194,6 +194,7 @@ TEST_F(KeptReconcilerTest, TheDailyLookFindsTheOneOfFiveThatTheDriverLost) {
 
 TEST_F(KeptReconcilerTest, ASnapshotWithoutASizeIsKnownByItsTime) {
   Driver().size_bytes = 0;
+  Driver().cut_at_nanoseconds = absl::ToUnixNanos(bed_.clock.Now() - absl::Minutes(10));
   Keep({"data"});
   EXPECT_EQ(Only().state, csi::kKeptUnchecked);  // Too young for its time to prove anything.
   LookAfter(kKeptAskedFirst);
@@ -253,7 +254,7 @@ TEST_F(KeptReconcilerTest, BetweenTwoLooksThereIsAPauseAndTheRestOfTheDay) {
   LookAfter(kKeptAskedFirst);
   EXPECT_EQ(bed_.clock.Now(), began + 2 * kKeptPause);
   const std::vector<VolumeSnapshotContent> records = Records();
-  LookAfter(absl::Hours(12));
+  LookAfter(kKeptAskedEvery - absl::Minutes(1));
   EXPECT_EQ(Records(), records);
 }
 
@@ -275,9 +276,21 @@ TEST_F(KeptReconcilerTest, ARecordGoesWithItsBackup) {
   bed_.api.Remove(objects::Backup::Key("velero", "nightly"));
   Driver().RemoveSnapshot(*Driver().snapshots().begin());
   LookAfter(absl::ZeroDuration());
+  LookAfter(absl::Minutes(30));
+  LookAfter(absl::ZeroDuration());
   EXPECT_THAT(Records(), SizeIs(1));  // Velero may be installed again just now.
   LookAfter(kMissingGracePeriod + absl::Minutes(5));
   LookAfter(absl::ZeroDuration());
+  EXPECT_THAT(Records(), IsEmpty());
+}
+
+// Its label may be that of a longer name, so whether its Backup is there is never known.
+TEST_F(KeptReconcilerTest, TheRecordOfABackupWithALongNameGoesAfterAnHour) {
+  Keep({"data"});
+  bed_.api.SetField(Records().front().key(), {"metadata", "annotations", objects::kBackupNameLabel},
+                    std::string(63, 'n'));
+  LookAfter(absl::ZeroDuration());
+  LookAfter(kMissingGracePeriod + absl::Minutes(5));
   EXPECT_THAT(Records(), IsEmpty());
 }
 

@@ -287,6 +287,26 @@ TEST_F(UploadReconcilerTest, AVolumeThatItsClaimWasBoundToInsteadIsNotBackedUp) 
   EXPECT_THAT(bed_.MessageOf(), HasSubstr("bound to what is not the snapshot"));
 }
 
+velero::DataReference Reference(const std::string& cluster, const std::string& uid, char digit) {
+  return {.cluster = cluster,
+          .namespace_name = "shop",
+          .claim_uid = uid,
+          .snapshot_id = std::string(64, digit),
+          .key = std::string(16, 'b')};
+}
+
+// The PVC shop/data was filled from the repository of one that is gone.
+constexpr char kFormerUid[] = "c1a10000-0000-4000-8000-00000000000a";
+
+void RecordFormer(MoverBed& bed, const std::string& cluster = "") {
+  const std::string of_cluster = cluster.empty() ? bed.env.cluster : cluster;
+  EXPECT_THAT(RecordRestored(bed.ctx, bed.env, {"velero", "default", "shop", "data"},
+                             {.pvc_uid = MoverBed::ClaimUid("shop", "data"),
+                              .source = Reference(of_cluster, kFormerUid, 'f'),
+                              .data_bytes = int64_t{1} << 30}),
+              IsOk());
+}
+
 // Velero 1.19 names the parent of a backup.
 class NamedParentTest : public UploadReconcilerTest {
  protected:
@@ -297,11 +317,7 @@ class NamedParentTest : public UploadReconcilerTest {
     started_.emplace(bed_, 4);
   }
   std::string ReferenceTo(const std::string& claim_uid) {
-    return velero::FormatDataReference({.cluster = bed_.env.cluster,
-                                        .namespace_name = "shop",
-                                        .claim_uid = claim_uid,
-                                        .snapshot_id = std::string(64, 'a'),
-                                        .key = std::string(16, 'b')});
+    return velero::FormatDataReference(Reference(bed_.env.cluster, claim_uid, 'a'));
   }
 };
 
@@ -325,6 +341,17 @@ TEST_F(NamedParentTest, AutoIsTheNewestOfTheVolume) {
 TEST_F(NamedParentTest, ASnapshotOfTheVolumeIsTheParent) {
   StartWith("parentSnapshot", ReferenceTo(MoverBed::ClaimUid("shop", "data")));
   EXPECT_EQ(Work().parent, std::string(64, 'a'));
+}
+
+TEST_F(NamedParentTest, OfARestoredPvcItIsASnapshotOfTheRepositoryThatItGoesOnIn) {
+  RecordFormer(bed_);
+  StartWith("parentSnapshot", ReferenceTo(kFormerUid));
+  EXPECT_EQ(Work().parent, std::string(64, 'a'));
+  EXPECT_EQ(Work().restored_snapshot, std::string(64, 'f'));
+  bed_.api.Remove({DataUploadType(), "velero", "nightly"});
+  StartWith("parentSnapshot", ReferenceTo(MoverBed::ClaimUid("shop", "data")));
+  started_->LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf(), "Failed");
 }
 
 TEST_F(NamedParentTest, AnyOtherFailsTheUpload) {
@@ -371,22 +398,6 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], k8s::Uid(*bed_.Task()));
 }
 
-// The PVC shop/data was filled from the repository of one that is gone.
-constexpr char kFormerUid[] = "c1a10000-0000-4000-8000-00000000000a";
-
-void RecordFormer(MoverBed& bed, const std::string& cluster = "") {
-  const std::string of_cluster = cluster.empty() ? bed.env.cluster : cluster;
-  EXPECT_THAT(RecordRestored(bed.ctx, bed.env, {"velero", "default", "shop", "data"},
-                             {.pvc_uid = MoverBed::ClaimUid("shop", "data"),
-                              .source = {.cluster = of_cluster,
-                                         .namespace_name = "shop",
-                                         .claim_uid = kFormerUid,
-                                         .snapshot_id = std::string(64, 'f'),
-                                         .key = std::string(16, 'b')},
-                              .data_bytes = int64_t{1} << 30}),
-              IsOk());
-}
-
 constexpr char kForeign[] = "c2000000-0000-4000-8000-000000000002";
 
 ForeignCluster Foreign() { return {MoverBed::kMover, "velero", "default", kForeign}; }
@@ -429,29 +440,6 @@ TEST_F(RestoredUploadTest, AllUploadsOfARestoredPvcGoOnInTheRepositoryOfItsBacku
   EXPECT_THAT(Address("next"), HasSubstr(kFormerUid));
   EXPECT_EQ(Work("next").restored_snapshot, std::string(64, 'f'));
   EXPECT_EQ(Work("next").parent, "");
-}
-
-// Velero names what it knows: snapshots of before the restore, and those of this PVC since.
-TEST_F(RestoredUploadTest, ANamedParentIsASnapshotOfTheRepositoryThatItGoesOnIn) {
-  RecordFormer(bed_);
-  bed_.worker = MoverBed::Worker::kRuns;
-  const auto start = [this](const std::string& uid) {
-    bed_.api.Remove({DataUploadType(), "velero", "nightly"});
-    bed_.AddUpload("nightly");
-    bed_.api.SetField({DataUploadType(), "velero", "nightly"}, {"spec", "parentSnapshot"},
-                      velero::FormatDataReference({.cluster = bed_.env.cluster,
-                                                   .namespace_name = "shop",
-                                                   .claim_uid = uid,
-                                                   .snapshot_id = std::string(64, 'a'),
-                                                   .key = std::string(16, 'b')}));
-    started_.emplace(bed_, 8);
-  };
-  start(kFormerUid);
-  EXPECT_EQ(Work().parent, std::string(64, 'a'));
-  EXPECT_EQ(Work().restored_snapshot, std::string(64, 'f'));
-  start(MoverBed::ClaimUid("shop", "data"));
-  EXPECT_EQ(bed_.PhaseOf(), "Failed");
-  EXPECT_THAT(bed_.MessageOf(), HasSubstr("is no snapshot of this volume"));
 }
 
 TEST_F(RestoredUploadTest, InAnotherClusterItStartsOverAndSaysWhyAndWhatItCosts) {
@@ -531,11 +519,8 @@ TEST_F(RestoredUploadTest, WhatWasStoredIsAskedToGoFromWhereItIs) {
 TEST_F(RestoredUploadTest, TheWorkerIsToldOfDamageThatAnyRecordOfTheRepositoryHas) {
   const objects::RepositoryDamage damage{.packs = {std::string(64, 'a')}, .packs_found = 1};
   const auto seed = [&](const std::string& uid, const std::string& repository_uid) {
-    const std::string snapshot = velero::FormatDataReference({.cluster = bed_.env.cluster,
-                                                              .namespace_name = "shop",
-                                                              .claim_uid = repository_uid,
-                                                              .snapshot_id = std::string(64, 'd'),
-                                                              .key = std::string(16, 'b')});
+    const std::string snapshot =
+        velero::FormatDataReference(Reference(bed_.env.cluster, repository_uid, 'd'));
     return SeedRecord(
         "data", uid, "default",
         {{"lastGoodBackup", {{"snapshotID", snapshot}}},
