@@ -215,6 +215,7 @@ TEST_F(PageServiceTest, TheObjectMayBeginAtATokenOfItsOwn) {
 }
 
 TEST_F(PageServiceTest, ForAnUnknownBaseAllIsListedIfTheObjectAsksForIt) {
+  driver_.has_tokens = true;
   const std::string cursor = Page("", 3).next_offset;
   for (const absl::Status& failure :
        {absl::NotFoundError("gone"), absl::FailedPreconditionError("archived")}) {
@@ -233,6 +234,7 @@ TEST_F(PageServiceTest, ForAnUnknownBaseAllIsListedIfTheObjectAsksForIt) {
     EXPECT_EQ(Page(cursor).blocks, std::vector<ChangedBlock>{{.extent = rest}});
   }
   EXPECT_EQ(driver_.requests().back().base_handle, "");
+  EXPECT_EQ(driver_.requests().back().driver_token, "") << "it is of the list of changes";
   EXPECT_EQ(driver_.requests().back().entries_max, 1);
 }
 
