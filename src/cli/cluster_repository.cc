@@ -30,11 +30,11 @@ struct StoredBackup {
 absl::StatusOr<std::vector<StoredBackup>> BackupsOf(const CallContext& ctx, k8s::ApiClient& api,
                                                     const ClusterRepositoryFlags& flags) {
   std::vector<StoredBackup> backups;
-  const auto volumes = objects::List<objects::ProtectedVolume>(ctx, api, flags.velero_namespace);
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(volumes.status()));
-  for (std::size_t i = 0; volumes.ok() && i < volumes->size(); ++i) {
-    const objects::ProtectedVolumeSpec spec = (*volumes)[i].spec();
-    const auto backup = (*volumes)[i].status().last_good;
+  ASSIGN_OR_RETURN(const auto volumes,
+                   objects::List<objects::ProtectedVolume>(ctx, api, flags.velero_namespace));
+  for (const objects::ProtectedVolume& volume : volumes) {
+    const objects::ProtectedVolumeSpec spec = volume.spec();
+    const auto backup = volume.status().last_good;
     if (absl::StrCat(spec.pvc_namespace, "/", spec.pvc) == flags.pvc && backup.has_value() &&
         (flags.location.empty() || flags.location == spec.location)) {
       ASSIGN_OR_RETURN(velero::DataReference reference,
@@ -46,8 +46,15 @@ absl::StatusOr<std::vector<StoredBackup>> BackupsOf(const CallContext& ctx, k8s:
   return backups;
 }
 
+std::string FlagsOf(const StoredBackup& backup) {
+  return absl::StrCat("--location ", backup.location, " --upload ",
+                      velero::FormatDataReference(backup.reference), " (newest backup of ",
+                      FormatMoment(backup.at), ")");
+}
+
+// `changes`: what is changed is not guessed.
 absl::StatusOr<StoredBackup> BackupOfPvc(const CallContext& ctx, k8s::ApiClient& api,
-                                         const ClusterRepositoryFlags& flags,
+                                         const ClusterRepositoryFlags& flags, bool changes,
                                          const engine::Listener& listener) {
   ASSIGN_OR_RETURN(const std::vector<StoredBackup> backups, BackupsOf(ctx, api, flags));
   const auto newest =
@@ -59,14 +66,22 @@ absl::StatusOr<StoredBackup> BackupOfPvc(const CallContext& ctx, k8s::ApiClient&
         "namespace ", flags.velero_namespace, flags.location.empty() ? "" : " at location ",
         flags.location, "; csi-delta status lists the PVCs, as NAMESPACE/NAME"));
   }
+  std::string others;
   for (const StoredBackup& other : backups) {
     if (other.location != newest->location ||
         velero::RepositoryPath(other.reference) != velero::RepositoryPath(newest->reference)) {
-      listener.note(absl::StrCat("PVC ", flags.pvc, " has another repository, whose newest backup ",
-                                 "is of ", FormatMoment(other.at), ": --location ", other.location,
-                                 " --upload ", velero::FormatDataReference(other.reference)));
+      absl::StrAppend(&others, ", or ", FlagsOf(other));
     }
   }
+  if (others.empty()) {
+    return *newest;
+  }
+  const std::string all = absl::StrCat("PVC ", flags.pvc, " has several repositories; instead of ",
+                                       "--pvc, name one by ", FlagsOf(*newest), others);
+  if (changes) {
+    return absl::FailedPreconditionError(all);
+  }
+  listener.note(all);
   return *newest;
 }
 
@@ -81,15 +96,16 @@ absl::StatusOr<StoredBackup> BackupOfUpload(const CallContext& ctx, k8s::ApiClie
 absl::StatusOr<ClusterRepository> Find(const CallContext& ctx, k8s::ApiClient& api,
                                        const ClusterRepositoryFlags& flags, engine::LockKind kind,
                                        const engine::Listener& listener) {
+  const bool changes = kind == engine::LockKind::kWrite || kind == engine::LockKind::kExclusive;
   ASSIGN_OR_RETURN(const StoredBackup backup, flags.upload.empty()
-                                                  ? BackupOfPvc(ctx, api, flags, listener)
+                                                  ? BackupOfPvc(ctx, api, flags, changes, listener)
                                                   : BackupOfUpload(ctx, api, flags));
   datamover::RepositoryAccessRequest request = {
       .velero_namespace = flags.velero_namespace,
       .location = backup.location,
       .mover_namespace = flags.mover_namespace,
       .repository_path = velero::RepositoryPath(backup.reference),
-      .for_writing = kind == engine::LockKind::kWrite || kind == engine::LockKind::kExclusive,
+      .for_writing = changes,
       .written_with_key = backup.reference.key};
   if (request.for_writing) {
     ASSIGN_OR_RETURN(const datamover::MoverSettings mover,

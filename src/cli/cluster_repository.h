@@ -35,7 +35,8 @@ struct ClusterRepository {
   std::string snapshot;  // that the DataUpload stored, 64 digits; "": a PVC was named
 };
 
-// The repository that `flags` name; notes tell of others that the PVC has. `kind` is the lock of
+// The repository that `flags` name; notes tell of others that the PVC has, and work that writes is
+// refused with FAILED_PRECONDITION then. `kind` is the lock of
 // the work: with an exclusive one it gets the mover's credentials for deletions, and if it writes,
 // the mover's object locks. Writes nothing itself. REQUIRES flags.are_given(). Errors, beside those
 // of OpenRepositoryAccess() and inplace::ReadUpload(): NOT_FOUND if no good backup of the PVC is

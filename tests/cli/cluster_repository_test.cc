@@ -150,7 +150,7 @@ TEST_F(ClusterRepositoryTest, EachVerbOnARepositoryFindsThatOfAPvc) {
                                              {"repair", "config"},
                                              {"repair", "index"},
                                              {"repair", "packs", "--from", program_.Path("image")},
-                                             {"repair", "snapshots"},
+                                             {"repair", "--forget"},
                                              {"forget", "latest", "--dry-run"},
                                              {"prune"},
                                              {"key", "list"}}) {
@@ -342,8 +342,15 @@ TEST_F(ClusterRepositoryTest, OfSeveralRepositoriesTheOneWithTheNewestBackupIsOp
   Record("older", older, "2026-10-01T00:00:00Z");
   const Outcome outcome = OfPvc({"snapshots"});
   EXPECT_THAT(outcome.out, HasSubstr("2 snapshots"));
-  EXPECT_THAT(outcome.error, AllOf(HasSubstr("PVC shop/data has another repository"),
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("PVC shop/data has several repositories"),
                                    HasSubstr("--location default --upload " + older)));
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"prune"}, {"forget", "latest"}, {"repair", "--forget"}, {"key", "remove", "5f3a"}}) {
+    const Outcome refused = OfPvc(words);
+    EXPECT_EQ(refused.code, ExitCode::kFailed) << words.front();
+    EXPECT_THAT(refused.error, AllOf(HasSubstr("PVC shop/data has several repositories"),
+                                     HasSubstr("--location default --upload " + older)));
+  }
   EXPECT_THAT(Run({"snapshots", "--location", "default", "--upload", older}).out,
               HasSubstr("1 snapshot"));
   EXPECT_THAT(OfPvc({"snapshots", "--location", "elsewhere"}).error,
