@@ -252,6 +252,10 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   options.skip_if_unchanged = job_.skip_if_unchanged;
   options.dry_run = job_.dry_run;
   options.damage = job_.damage;
+  if (!options.damage.has_value()) {
+    ASSIGN_OR_RETURN(repository::DistrustedPacks noted, repository::ReadDamaged(ctx_, repository));
+    options.damage = noted.empty() ? options.damage : std::move(noted);
+  }
   options.fail_on_fallback =
       options.incremental_asked && job_.on_fallback == objects::OnFallback::kFail;
   options.memory.budget_bytes = memory_budget_bytes_;

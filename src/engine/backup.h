@@ -40,7 +40,8 @@ struct BackupJob {
   bool skip_if_unchanged = false;  // makes no snapshot of a volume that is as the parent has it
   bool dry_run = false;            // only finds out what would be read; writes nothing
   objects::OnFallback on_fallback = objects::OnFallback::kWarn;
-  // A check found damage in the repository: incremental::UploadOptions::damage.
+  // A check found damage in the repository: incremental::UploadOptions::damage. Nothing: what
+  // repository::ReadDamaged() says.
   std::optional<repository::DistrustedPacks> damage = {};
   int64_t chunk_bytes = 0;  // 0: the parent's, or by the volume's size
   int compression_level = repository::kDataCompressionLevel;

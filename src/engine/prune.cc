@@ -89,12 +89,15 @@ absl::StatusOr<PruneOutcome> PruneOpened(const CallContext& ctx, Session& sessio
                                          repository::Repository& repository, const PruneJob& job,
                                          const Progress& progress) {
   RETURN_IF_ERROR(repository.LoadReadableIndex(ctx));
-  const repository::PruneOptions options{.unused_max = job.unused_max,
-                                         .repack_bytes_max = job.repack_bytes_max,
-                                         .distrusted = job.distrusted,
-                                         .pack_target_bytes = repository::PackBytesLike(
-                                             repository.index(), session.pack_target_bytes()),
-                                         .progress = progress};
+  ASSIGN_OR_RETURN(const repository::DistrustedPacks noted,
+                   repository::ReadDamaged(ctx, repository));
+  const repository::PruneOptions options{
+      .unused_max = job.unused_max,
+      .repack_bytes_max = job.repack_bytes_max,
+      .distrusted = job.distrusted.empty() ? noted : job.distrusted,
+      .pack_target_bytes =
+          repository::PackBytesLike(repository.index(), session.pack_target_bytes()),
+      .progress = progress};
   ASSIGN_OR_RETURN(const repository::PrunePlan plan,
                    repository::PlanPrune(ctx, repository, options));
   PruneOutcome outcome{.figures = plan.figures};

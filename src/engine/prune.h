@@ -21,7 +21,8 @@ struct PruneJob {
   repository::UnusedLimit unused_max = {};
   int64_t repack_bytes_max = std::numeric_limits<int64_t>::max();
   bool is_dry_run = false;
-  repository::DistrustedPacks distrusted = {};  // as in repository::PruneOptions
+  // As in repository::PruneOptions; empty: what repository::ReadDamaged() says.
+  repository::DistrustedPacks distrusted = {};
 };
 
 // The deleted objects that a bucket with object lock keeps as versions.

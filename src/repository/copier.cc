@@ -108,7 +108,8 @@ class Copier {
 absl::StatusOr<std::vector<CopiedSnapshot>> Copier::Run(
     absl::Span<const StoredSnapshot> snapshots) {
   const absl::Time listed_at = ctx_.clock->Now();
-  ASSIGN_OR_RETURN(PackBits absent, FindAbsentPacks(ctx_, to_, to_.index()));
+  ASSIGN_OR_RETURN(const DistrustedPacks damaged, ReadDamaged(ctx_, to_));
+  ASSIGN_OR_RETURN(PackBits absent, FindAbsentPacks(ctx_, to_, to_.index(), damaged));
   stored_ = std::make_shared<StoredBlobs>(to_.index(), std::move(absent), listed_at);
   RETURN_IF_ERROR(FindExisting());
   for (const StoredSnapshot& snapshot : snapshots) {

@@ -6,9 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
+#include "repository/maintenance.h"
 
 namespace csidelta::repository {
 namespace {
@@ -25,6 +27,20 @@ absl::Status NotStored(absl::string_view pack, int64_t bytes_found) {
 }
 
 }  // namespace
+
+absl::StatusOr<DistrustedPacks> ReadDamaged(const CallContext& ctx, const Repository& repository) {
+  DistrustedPacks damaged;
+  const absl::StatusOr<std::string> ids = repository.LoadSidecar(ctx, kDamagedKey);
+  if (!ids.ok()) {
+    return IsDamage(ids.status()) ? absl::StatusOr<DistrustedPacks>(damaged) : ids.status();
+  }
+  for (const absl::string_view line : absl::StrSplit(*ids, '\n')) {
+    if (const absl::StatusOr<PackId> id = PackId::Parse(line); id.ok()) {
+      damaged.packs.insert(*id);
+    }
+  }
+  return damaged;
+}
 
 absl::StatusOr<PackBits> FindAbsentPacks(const CallContext& ctx, const Repository& repository,
                                          const BlobIndex& index,
@@ -74,6 +90,9 @@ absl::StatusOr<bool> ListPacksFast(const CallContext& ctx, const Repository& rep
 }
 
 std::optional<BlobLocation> StoredBlobs::Find(const BlobHandle& handle) {
+  if (distrusts_trees_ && handle.type == BlobType::kTree) {
+    return std::nullopt;
+  }
   std::optional<BlobLocation> found;
   const absl::Status read = index_.ForEachCopyOf(handle, [&](const IndexedCopy& copy) {
     if (unusable_[copy.pack_ordinal]) {

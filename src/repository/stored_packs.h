@@ -36,6 +36,11 @@ struct DistrustedPacks {
   }
 };
 
+// Packs that checks found damaged, one id a line, of which later ones did not find that they are
+// whole or gone. Of a note that does not read there are none.
+inline constexpr char kDamagedKey[] = "aux/v1/damaged";
+absl::StatusOr<DistrustedPacks> ReadDamaged(const CallContext& ctx, const Repository& repository);
+
 // Packs that `index` lists and that are not stored, not in their whole length, or `distrusted`.
 // Lists data/: of an index that was loaded before, every pack that was there then is seen.
 absl::StatusOr<PackBits> FindAbsentPacks(const CallContext& ctx, const Repository& repository,
@@ -65,6 +70,8 @@ class StoredBlobs {
   const BlobIndex& index() const { return index_; }
   const PackBits& unusable() const { return unusable_; }
   absl::Time listed_at() const { return listed_at_; }
+  // From then on no tree counts as stored. Not while other threads look for one.
+  void DistrustTrees() { distrusts_trees_ = true; }
 
   // Where the blob is stored; from then on its pack is one that the run relies on. Absent also when
   // the index cannot be read: to store a blob twice is harmless.
@@ -83,6 +90,7 @@ class StoredBlobs {
   const BlobIndex& index_;
   const PackBits unusable_;
   const absl::Time listed_at_;
+  bool distrusts_trees_ = false;
   std::vector<std::atomic<Use>> used_;  // by the ordinals of the index
 };
 

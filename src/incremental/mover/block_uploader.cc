@@ -158,6 +158,12 @@ class UploadRun {
   absl::Status OpenParent();
   // Goes on without a parent that cannot be read; else returns `why`.
   absl::Status GiveUpParent(const absl::Status& why);
+  // Goes on without it: the trees that it has may not read, though they are stored. They are few.
+  void DropParent() {
+    parent_.reset();
+    result_.base.clear();
+    stores_trees_again_ = true;
+  }
   absl::Status ChooseLayout();
   absl::Status StartWriter();
   void OpenJournal();
@@ -231,6 +237,7 @@ class UploadRun {
   std::optional<BlobWriter> writer_;
   std::shared_ptr<repository::StoredBlobs> stored_;  // what LearnPacks() found
   bool uses_stored_ = false;                         // after LearnStored()
+  bool stores_trees_again_ = false;
   std::optional<repository::SnapshotProof> proof_;
   std::unique_ptr<ChunkJournal> journal_;  // of an immutable source
   ListingStats listing_stats_;             // of the last pass
@@ -277,7 +284,7 @@ absl::Status UploadRun::GiveUpParent(const absl::Status& why) {
   if (!unusable) {
     return why;
   }
-  parent_.reset();
+  DropParent();
   const WhyFull& damaged = SetWhy(FullReason::kParentDamaged, why.message());
   return options_.fail_on_fallback ? FallbackRefused(damaged) : absl::OkStatus();
 }
@@ -458,6 +465,9 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, const char* 
   const bool has_history = options_.parent.has_value() || !options_.parent_damage.ok();
   if (has_history && !TrustsParent(listing)) {
     RETURN_IF_ERROR(LearnStored());
+    if (stores_trees_again_) {
+      stored_->DistrustTrees();
+    }
   }
   unread_chunks_ = layout_->chunk_count();
   Report(stage, *writer_);
@@ -524,8 +534,7 @@ absl::Status UploadRun::Rescan(const WhyFull& why) {
   }
   ASSIGN_OR_RETURN(PassEnd end, Pass(Listing::kEverything, "rescan"));
   if (end == PassEnd::kParentFailed) {
-    parent_.reset();
-    result_.base.clear();
+    DropParent();
     ASSIGN_OR_RETURN(end, Pass(Listing::kEverything, "rescan"));
   }
   if (end != PassEnd::kDone) {
@@ -582,8 +591,7 @@ absl::Status UploadRun::Transfer() {
   }
   timer_.End("transfer");
   if (end == PassEnd::kParentFailed) {
-    parent_.reset();
-    result_.base.clear();
+    DropParent();
   }
   if (end != PassEnd::kDone) {
     return Rescan(*result_.why);
@@ -644,8 +652,7 @@ absl::Status UploadRun::Audit() {
   }
   if (audit.parent_failed) {
     const WhyFull why = SetWhy(FullReason::kParentDamaged, status.message());
-    parent_.reset();
-    result_.base.clear();
+    DropParent();
     return Rescan(why);
   }
   if (audit.mismatch) {
