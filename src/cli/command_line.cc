@@ -90,6 +90,11 @@ class VerbFinder {
     return at < arguments.size() ? arguments[at] : "";
   }
 
+  // Whether there is something to say of a verb of restic.
+  bool Answers(absl::string_view name) const {
+    return absl::c_any_of(answers_, [&](const auto& one) { return one.first == name; });
+  }
+
   // What to say of a verb that does not exist.
   std::string SayUnknown(absl::string_view name) const {
     for (const auto& [other, answer] : answers_) {
@@ -330,9 +335,9 @@ absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> given,
     }
   }
   Parser parser(program.name, found.name);
-  if (const std::string unknown = finder.Unknown(arguments, found);
-      found.syntax == nullptr && !unknown.empty()) {
-    const std::string name = absl::StrCat(found.name, found.name.empty() ? "" : " ", unknown);
+  const std::string unknown = finder.Unknown(arguments, found);
+  const std::string name = absl::StrCat(found.name, found.name.empty() ? "" : " ", unknown);
+  if (!unknown.empty() && (found.syntax == nullptr || finder.Answers(name))) {
     return parser.Refuse(finder.SayUnknown(name));
   }
   parser.Attach(program.shared);

@@ -115,6 +115,7 @@ std::vector<std::pair<std::string, std::string>> Answers() {
   return {
       {"unlock", "a stale lock expires after 30 minutes; --retry-lock 31m waits for that"},
       {"rebuild-index", "csi-delta repair index does that"},
+      {"repair snapshots", "csi-delta check names them, csi-delta repair --forget removes them"},
       {"recover", "csi-delta repair index, then csi-delta check names what can be restored"},
       {"mount", "csi-delta restore ID --target FILE, then mount -o loop,ro FILE /mnt"},
       {"dump", "csi-delta restore ID --target FILE writes the whole volume"},

@@ -1,6 +1,5 @@
 #include "engine/check.h"
 
-#include <algorithm>
 #include <iterator>
 #include <memory>
 
@@ -58,14 +57,6 @@ absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, 
   return outcome;
 }
 
-std::vector<repository::Id> LostSnapshots(const repository::CheckReport& report) {
-  std::vector<repository::Id> lost;
-  std::copy_if(
-      report.unrestorable.begin(), report.unrestorable.end(), std::back_inserter(lost),
-      [&](const repository::Id& id) { return !absl::c_linear_search(report.unreadable, id); });
-  return lost;
-}
-
 absl::Status ConfirmLost(const CallContext& ctx, repository::Repository& again,
                          const repository::CheckOptions& options,
                          const repository::CheckReport& first) {
@@ -75,7 +66,7 @@ absl::Status ConfirmLost(const CallContext& ctx, repository::Repository& again,
   std::vector<std::string> once;
   absl::c_set_symmetric_difference(ErrorsOf(first), ErrorsOf(second), std::back_inserter(once));
   const bool has_all = first.errors <= static_cast<int64_t>(repository::kFindingsMax);
-  if (LostSnapshots(first) == LostSnapshots(second) && first.errors == second.errors &&
+  if (first.lost_volumes == second.lost_volumes && first.errors == second.errors &&
       (once.empty() || !has_all)) {
     return absl::OkStatus();
   }

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,9 +36,6 @@ struct CheckOutcome {
 // otherwise. Damage is reported, and is not an error.
 absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, const CheckJob& job,
                                       const Progress& progress);
-
-// The snapshots of a report whose files read, and which cannot be restored.
-std::vector<repository::Id> LostSnapshots(const repository::CheckReport& report);
 
 // OK if a check of `again`, which has read nothing yet, finds the same damage as `first`. Called
 // before snapshots are removed for it: a wrong read, even twice, may be a fault on the way.

@@ -99,8 +99,8 @@ repository::DamagedSnapshotSink UnreadableSnapshots::DamagedSink() {
 UnreadableSnapshots::~UnreadableSnapshots() {
   if (count_ > kUnreadableNamedMax) {
     listener_.warn(absl::StrCat(count_ - kUnreadableNamedMax,
-                                " other files of snapshots/ do not read; csi-delta repair "
-                                "snapshots lists them"));
+                                " other files of snapshots/ do not read; csi-delta check names "
+                                "them"));
   }
 }
 

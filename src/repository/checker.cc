@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
@@ -25,7 +26,7 @@
 #include "repository/pack_contents.h"
 #include "repository/pack_reader.h"
 #include "repository/pack_scan.h"
-#include "repository/repairer.h"
+#include "repository/stored_packs.h"
 #include "repository/tree_walk.h"
 #include "repository/volume_check.h"
 
@@ -66,39 +67,39 @@ std::string CommandOf(const Finding& finding, bool has_read, const StoredSnapsho
   // What only reading finds, only reading finds again.
   const std::string repair = absl::StrCat("csi-delta repair", has_read ? " --read-data" : "");
   switch (finding.remedy) {
-    case Remedy::kFillIn:
-      return absl::StrCat(repair, " --from VOLUME");
     case Remedy::kRepair:
       return repair;
     case Remedy::kBackUp:
-      return absl::StrCat("csi-delta backup --force VOLUME (with host and path of snapshot ",
+      return absl::StrCat(TagValue(lost_end->snapshot, kBackupTag).empty()
+                              ? "csi-delta backup --force VOLUME (with host and path of snapshot "
+                              : "velero backup create NAME (that moves the PVC of snapshot ",
                           lost_end->id.ShortHex(), ")");
-    case Remedy::kForget:
-      return absl::StrCat(repair, " --forget");
     case Remedy::kForgetFile:
       return absl::StrCat("csi-delta forget ", finding.id.Hex());
+    case Remedy::kForget:
+      return absl::StrCat(repair, " --forget");
+    case Remedy::kRestic:
+      return "restic repair snapshots --forget";
     case Remedy::kPrune:
       return "csi-delta prune";
   }
   return "";
 }
 
-// By all that is known at the end. `searched`: ReadSearched().
+// By all that is known at the end. Each command changes something, whatever was run before.
 void ChooseRemedies(absl::Span<const StoredSnapshot> snapshots,
-                    const absl::flat_hash_set<BlobId>& in_unindexed,
-                    const absl::flat_hash_set<Id>& searched, CheckReport& report) {
+                    const absl::flat_hash_set<BlobId>& in_unindexed, CheckReport& report) {
   const StoredSnapshot* const lost_end = FindLostEnd(snapshots, report);
+  report.lacks_chunks &= !report.lost_volumes.empty();
   const Finding* first = nullptr;
   for (Finding& finding : report.findings) {
     if (in_unindexed.contains(finding.id)) {
       finding.remedy = Remedy::kRepair;
     }
-    if (finding.remedy == Remedy::kFillIn && searched.contains(finding.id)) {
-      finding.remedy = Remedy::kBackUp;
-    }
-    // If a newer backup of each volume is whole, the volumes have changed since.
     if (finding.remedy == Remedy::kBackUp && lost_end == nullptr) {
-      finding.remedy = Remedy::kForget;
+      const bool is_of_pack = finding.kind < FindingKind::kSnapshotUnreadable;  // These come first.
+      finding.remedy =
+          is_of_pack || !report.lost_volumes.empty() ? Remedy::kForget : Remedy::kRestic;
     }
     finding.next_step = CommandOf(finding, report.packs_read > 0, lost_end);
     if (finding.is_error && (first == nullptr || finding.remedy < first->remedy)) {
@@ -158,6 +159,8 @@ class Checker {
   void CallDamaged(uint32_t ordinal) { damaged_[ordinal] = true; }
   // Lists the packs again for their times, if there is damage.
   absl::Status ListDamaged();
+  // Tries to: what was noted stays until all is read, or no index lists it.
+  void NoteDamaged();
 
   // Reads the tree again for the file's name: rather than keep the names of all files.
   absl::Status AddWrongSize(const ContentCheck::WrongSize& wrong);
@@ -224,16 +227,18 @@ class Checker {
   absl::flat_hash_set<BlobId> roots_;              // Trees of snapshots.
   absl::flat_hash_set<BlobId> in_unindexed_;       // What is in no index, but in a pack.
   PackBits damaged_;                               // No backup is to rely on it.
+  DistrustedPacks noted_;                          // ReadDamaged()
   absl::flat_hash_map<BlobId, uint32_t> missing_;  // In no index; and a tree that names it.
   CheckReport report_;
 };
 
 absl::StatusOr<CheckReport> Checker::Run() {
+  ASSIGN_OR_RETURN(noted_, ReadDamaged(ctx_, repository_));
   RETURN_IF_ERROR(ListSnapshots());
   ASSIGN_OR_RETURN(const bool readable, CheckIndex());
   if (!readable) {  // All that follows is found by the index.
     report_.complete = false;
-    ChooseRemedies({}, {}, {}, report_);
+    ChooseRemedies({}, {}, report_);
     return std::move(report_);
   }
   const int64_t copies = index().entry_count();
@@ -258,12 +263,9 @@ absl::StatusOr<CheckReport> Checker::Run() {
   RETURN_IF_ERROR(CheckTrees());
   RETURN_IF_ERROR(ReportBlobs());
   ReportPacks();
-  absl::flat_hash_set<Id> searched;
-  if (report_.errors > 0) {
-    ASSIGN_OR_RETURN(searched, ReadSearched(ctx_, repository_));
-  }
-  ChooseRemedies(snapshots_, in_unindexed_, searched, report_);
+  ChooseRemedies(snapshots_, in_unindexed_, report_);
   RETURN_IF_ERROR(ListDamaged());
+  NoteDamaged();
   report_.scratch_bytes = repository_.scratch().peak_bytes();
   return std::move(report_);
 }
@@ -381,6 +383,9 @@ absl::Status Checker::CheckTrees() {
     ASSIGN_OR_RETURN(const bool is_bad, IsBadTree(stored.snapshot.tree));
     if (is_bad || malformed_.contains(stored.id)) {
       report_.unrestorable.push_back(stored.id);
+      if (IsVolume(stored.snapshot)) {
+        report_.lost_volumes.push_back(stored.id);
+      }
       for (const std::string& tag : stored.snapshot.tags) {
         if (report_.unrestorable_tags.size() < kFindingsMax) {
           report_.unrestorable_tags.push_back(tag);
@@ -555,9 +560,10 @@ absl::Status Checker::ReportBlobs() {
   for (const auto& [blob, tree] : missing_) {
     ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
     const bool is_chunk = !roots_.contains(entry.handle.id);
+    report_.lacks_chunks |= is_chunk && !in_unindexed_.contains(blob);
     // Without the tree: of several that name it, each check meets another first.
     Add(FindingKind::kBlobMissing, absl::StrCat(is_chunk ? "chunk " : "volume.json ", blob.Hex()),
-        "is in no index", is_chunk ? Remedy::kFillIn : Remedy::kBackUp, blob);
+        "is in no index", Remedy::kBackUp, blob);
   }
   return absl::OkStatus();
 }
@@ -583,11 +589,8 @@ void Checker::ReportPack(uint32_t ordinal) {
   if (is_free) {
     absl::StrAppend(&pack.detail, "; no snapshot needs what is lost with it");
   }
-  Add(pack.kind, PackName(id), pack.detail,
-      needed_chunks_[ordinal] ? Remedy::kFillIn
-      : is_free               ? Remedy::kRepair
-                              : Remedy::kBackUp,
-      id);
+  report_.lacks_chunks |= needed_chunks_[ordinal];
+  Add(pack.kind, PackName(id), pack.detail, is_free ? Remedy::kRepair : Remedy::kBackUp, id);
 }
 
 absl::Status Checker::ListDamaged() {
@@ -609,6 +612,19 @@ absl::Status Checker::ListDamaged() {
     }
     return absl::OkStatus();
   });
+}
+
+void Checker::NoteDamaged() {
+  absl::flat_hash_set<PackId> damaged(report_.damaged_packs.begin(), report_.damaged_packs.end());
+  for (const PackId& pack : noted_.packs) {
+    if (report_.packs_read < report_.packs && index().FindPack(pack).has_value()) {
+      damaged.insert(pack);
+    }
+  }
+  if (damaged != noted_.packs) {
+    const auto add = [](std::string* out, const PackId& id) { out->append(id.Hex()); };
+    repository_.SaveSidecarAs(ctx_, kDamagedKey, absl::StrJoin(damaged, "\n", add)).IgnoreError();
+  }
 }
 
 absl::Status Checker::AddWrongSize(const ContentCheck::WrongSize& wrong) {

@@ -39,11 +39,11 @@ absl::string_view NameOf(FindingKind kind);
 
 // What helps against damage, in the order in which it is done: of a report, the first.
 enum class Remedy {
-  kFillIn,      // A volume may hold what is lost. Includes kRepair.
   kRepair,      // All that a snapshot needs is stored, so no volume is needed.
-  kBackUp,      // Only a new backup that reads everything brings it back, if anything does.
-  kForget,      // All of that was tried, as far as the repository tells.
-  kForgetFile,  // Of a snapshot whose file does not read.
+  kBackUp,      // A new backup that reads everything stores again what the volume still has.
+  kForgetFile,  // Of a snapshot whose file does not read: what it needs is not known.
+  kForget,      // The newest backup of each volume is whole, so the volumes have changed since.
+  kRestic,      // What is left is lost to snapshots of files alone.
   kPrune        // Of notes.
 };
 
@@ -77,6 +77,8 @@ struct CheckReport {
   std::vector<Id> unrestorable;
   std::vector<std::string> unrestorable_tags;  // Of these, at most kFindingsMax.
   std::vector<Id> unreadable;                  // Of these, the ones whose own file does not read.
+  std::vector<Id> lost_volumes;                // And the snapshots of volumes whose files read.
+  bool lacks_chunks = false;                   // An image of a volume may have what is lost.
   // Packs that errors are of, and those of trees that do not read, by their ids; at most
   // kFindingsMax. A new backup is not to rely on them.
   std::vector<PackId> damaged_packs;
@@ -136,9 +138,10 @@ struct CheckOptions {
 
 // Damage is a finding; the status is an error only when the store does not answer or `ctx` ends. A
 // lock is the caller's: beside a running prune there is no clean result. Backups may run: what they
-// add after the call began is not looked at. Memory is taken from the repository's budget: beside
-// the index a few bits per blob and pack, 56 bytes for each pack that is read or in no index, that
-// of ContentCheck, and when reading data pieces of packs, as many and as long as is free.
+// add after the call began is not looked at. Notes the damaged packs for ReadDamaged(), if the
+// store can be written to. Memory is taken from the repository's budget: beside the index a few
+// bits per blob and pack, 56 bytes for each pack that is read or in no index, that of ContentCheck,
+// and when reading data pieces of packs, as many and as long as is free.
 absl::StatusOr<CheckReport> CheckRepository(const CallContext& ctx, Repository& repository,
                                             const CheckOptions& options);
 

@@ -6,14 +6,12 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/blob_references.h"
-#include "repository/checker.h"
 #include "repository/format.h"
 #include "repository/index.h"
 #include "repository/index_rewriter.h"
@@ -31,9 +29,6 @@ namespace {
 // Of one request that reads a pack.
 constexpr int64_t kRepairPieceBytesMax = int64_t{8} << 20;
 constexpr int kReadsMax = 3;
-// The ids of ReadSearched(), one a line.
-constexpr char kSearchedKey[] = "aux/v1/searched";
-constexpr std::size_t kSearchedMax = 2 * kFindingsMax;  // A check names no more.
 
 class PacksRepair {
  public:
@@ -51,8 +46,6 @@ class PacksRepair {
   void AddLengths(const Node& node);
   absl::Status PrepareRepairSource(const PackContents& contents);
   absl::Status FillInMissing();
-  // Tries to: without a note, a check advises to look again.
-  void NoteSearched();
   absl::StatusOr<PackRepair> Repair(const PackId& pack, std::vector<NumberedEntry>& numbered);
 
   // The pack in the length that is stored: 0 when it is gone.
@@ -73,7 +66,6 @@ class PacksRepair {
   Mutex alone_;
   PackBits absent_;
   absl::flat_hash_set<BlobId> missing_;
-  std::vector<BlobId> lost_;  // Of these, what the source does not have.
   WantedChunks wanted_;
   RepairPacksResult result_;
 };
@@ -111,30 +103,7 @@ absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const 
                         .status());
     RETURN_IF_ERROR(lock.refused().why);
   }
-  NoteSearched();
   return std::move(result_);
-}
-
-void PacksRepair::NoteSearched() {
-  if (options_.repair_source == nullptr) {
-    return;
-  }
-  std::string ids;
-  const auto add = [&ids](const Id& id) {
-    if (ids.size() < kSearchedMax * (Id::kHexDigits + 1)) {
-      absl::StrAppend(&ids, id.Hex(), "\n");
-    }
-  };
-  for (const PackRepair& repair : result_.packs) {
-    for (const BlobHandle& handle : repair.lost) {
-      add(repair.pack);
-      add(handle.id);
-    }
-  }
-  absl::c_for_each(lost_, add);
-  (ids.empty() ? repository_.store().Delete(ctx_, kSearchedKey)
-               : repository_.SaveSidecarAs(ctx_, kSearchedKey, ids))
-      .IgnoreError();
 }
 
 std::vector<uint32_t> PacksRepair::OrdinalsOf(absl::Span<const PackId> packs) {
@@ -250,8 +219,6 @@ absl::Status PacksRepair::FillInMissing() {
     if (plaintext.has_value()) {
       RETURN_IF_ERROR(writer_.AddBlob(BlobType::kData, blob, *plaintext).status());
       ++result_.missing_filled_in;
-    } else {
-      lost_.push_back(blob);
     }
   }
   return absl::OkStatus();
@@ -291,7 +258,7 @@ absl::StatusOr<PackRepair> PacksRepair::Repair(const PackId& pack,
     RETURN_IF_ERROR(writer_.AddBlob(handle.type, handle.id, *plaintext).status());
     ++repair.blobs_filled_in;
   }
-  repair.removed = repair.lost.empty() || options_.drop_lost;
+  repair.removed = repair.lost.empty() || (options_.drops_lost && options_.drops_lost(pack));
   if (repair.removed && repair.blobs_intact > 0) {
     RETURN_IF_ERROR(Move(file, entries, intact));
   }
@@ -367,22 +334,6 @@ absl::StatusOr<std::optional<std::string>> PacksRepair::LoadFromSource(const Blo
 }
 
 }  // namespace
-
-absl::StatusOr<absl::flat_hash_set<Id>> ReadSearched(const CallContext& ctx,
-                                                     const Repository& repository) {
-  absl::flat_hash_set<Id> searched;
-  const absl::StatusOr<std::string> ids = repository.LoadSidecar(ctx, kSearchedKey);
-  if (!ids.ok()) {
-    return IsDamage(ids.status()) ? absl::StatusOr<absl::flat_hash_set<Id>>(searched)
-                                  : ids.status();
-  }
-  for (const absl::string_view line : absl::StrSplit(*ids, '\n')) {
-    if (const absl::StatusOr<Id> id = Id::Parse(line); id.ok()) {
-      searched.insert(*id);
-    }
-  }
-  return searched;
-}
 
 absl::StatusOr<RepairPacksResult> RepairPacks(const CallContext& ctx, Repository& repository,
                                               Lock& lock, absl::Span<const PackId> packs,

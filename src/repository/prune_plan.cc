@@ -150,8 +150,8 @@ absl::Status Planner::FindUsed() {
     return Refuse(absl::StrCat("the file snapshots/", hex, " does not read",
                                damaged.size() == 1 ? ""
                                                    : absl::StrCat(", nor do ", damaged.size() - 1,
-                                                                  " others, which csi-delta repair "
-                                                                  "snapshots lists")),
+                                                                  " others, which csi-delta check "
+                                                                  "names")),
                   absl::StrCat("csi-delta forget ", hex, " removes this file"));
   }
   for (const StoredSnapshot& snapshot : snapshots) {

@@ -69,9 +69,9 @@ struct RepairPacksOptions {
   // null.
   std::function<absl::Status(const CallContext& ctx, const WantedChunks& wanted)>
       prepare_repair_source = nullptr;
-  // Remove packs also when some of their blobs are lost; the snapshots that need them are then
-  // beyond repair. Else such packs stay as they are.
-  bool drop_lost = false;
+  // Which packs to remove also when some of their blobs are lost; the snapshots that need these are
+  // then beyond repair. Else such packs stay as they are. Null: none.
+  std::function<bool(const PackId& pack)> drops_lost = nullptr;
   BlobWriterOptions writer = {};
   ProgressReporter progress = nullptr;
 };
@@ -102,16 +102,10 @@ struct RepairPacksResult {
   }
 };
 
-// What the source of the last RepairPacks() with one did not have: chunks, and the packs that lost
-// them. Empty if nothing is noted.
-absl::StatusOr<absl::flat_hash_set<Id>> ReadSearched(const CallContext& ctx,
-                                                     const Repository& repository);
-
 // Moves what is left of these packs to new ones, and fills in what the snapshots miss, whatever
 // became of the packs that held it. Without `packs`, of all that are listed and not stored in their
 // length. Order: new packs, their index, index without the old packs, old packs go. Reads every
-// tree. With a source, notes what it did not have, for checks. REQUIRES that `lock` is exclusive.
-// FAILED_PRECONDITION when the index does not read.
+// tree. REQUIRES that `lock` is exclusive. FAILED_PRECONDITION when the index does not read.
 absl::StatusOr<RepairPacksResult> RepairPacks(const CallContext& ctx, Repository& repository,
                                               Lock& lock, absl::Span<const PackId> packs,
                                               const RepairPacksOptions& options);

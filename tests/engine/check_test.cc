@@ -25,7 +25,7 @@ TEST_F(ConfirmLostTest, OnlyTheSameDamageIsConfirmed) {
   }
   auto first = CheckRepository(ctx_, *Open(), {});
   ASSERT_THAT(first, IsOk());
-  ASSERT_EQ(LostSnapshots(*first).size(), 1U);
+  ASSERT_EQ(first->lost_volumes.size(), 1U);
   EXPECT_THAT(ConfirmLost(ctx_, *Open(), {}, *first), IsOk());
 
   std::find_if(first->findings.begin(), first->findings.end(), [](const Finding& finding) {

@@ -213,7 +213,7 @@ absl::StatusOr<std::vector<Id>> Client::RepairSnapshots() {
   for (const repository::Finding& finding : report.findings) {
     absl::StrAppend(&findings_, " [", finding.thing, ": ", finding.detail, "]");
   }
-  const std::vector<Id> lost = engine::LostSnapshots(report);
+  const std::vector<Id>& lost = report.lost_volumes;
   if (!lost.empty()) {
     const std::unique_ptr<Repository> again = session.repository->Again(store_);
     RETURN_IF_ERROR(engine::ConfirmLost(ctx_, *again, {}, report));

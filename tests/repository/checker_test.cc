@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "repository/repairer.h"
+#include "repository/stored_packs.h"
 #include "repository/tree.h"
 #include "tests/repository/maintenance_fixture.h"
 #include "tests/support/encode_tree.h"
@@ -137,6 +138,13 @@ class CheckerTest : public MaintenanceFixture {
     snapshot.tree = Id::Of(text);
     snapshot.paths = {"/x"};
     ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot, support::Unproven()), IsOk());
+  }
+
+  void RepairTheIndex() {
+    std::unique_ptr<Repository> repository = Open();
+    const absl::StatusOr<std::unique_ptr<Lock>> lock = TakeLock(*repository);
+    ASSERT_THAT(lock, IsOk());
+    EXPECT_THAT(RepairIndex(ctx_, *repository, **lock, {}), IsOk());
   }
 
   static Node File(const std::string& name, uint64_t size_bytes, std::vector<BlobId> content) {
@@ -335,30 +343,65 @@ TEST_F(CheckerTest, ALostPackThatNoSnapshotNeedsConcernsNone) {
   EXPECT_EQ(report.next_step, "csi-delta repair");
 }
 
-// What is in no index is in a pack that is in none, or only the volume can help.
+// What is in no index is in a pack that is in none, or a backup of the volume can help, or nothing.
 TEST_F(CheckerTest, RecommendsOnlyWhatCanHelp) {
   const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
   const std::string bytes = store_.objects().at(PackKey(pack));
   store_.RemoveObject(PackKey(pack));
   const auto next_step = [this] { return Check(/*read_data=*/false).next_step; };
-  EXPECT_EQ(next_step(), "csi-delta repair --from VOLUME");
-  std::unique_ptr<Repository> repository = Open();
-  const absl::StatusOr<std::unique_ptr<Lock>> lock = TakeLock(*repository);
-  ASSERT_THAT(RepairIndex(ctx_, *repository, **lock, {}), IsOk());
-  EXPECT_EQ(next_step(), "csi-delta repair --from VOLUME");
+  const std::string backup = absl::StrCat(
+      "csi-delta backup --force VOLUME (with host and path of snapshot ", id_.ShortHex(), ")");
+  EXPECT_EQ(next_step(), backup);
+  RepairTheIndex();
+  EXPECT_EQ(next_step(), backup);
   store_.SetObject(PackKey(pack), bytes);
   EXPECT_EQ(next_step(), "csi-delta repair");
-  // The volume does not have it: it goes on from there with what is left.
   store_.RemoveObject(PackKey(pack));
-  RepairPacksOptions options;
-  options.repair_source = [](const CallContext&, const BlobHandle&) {
-    return absl::StatusOr<std::string>(absl::NotFoundError("not there"));
-  };
-  ASSERT_THAT(RepairPacks(ctx_, *Open(), **lock, {}, options), IsOk());
-  EXPECT_THAT(next_step(),
-              HasSubstr("backup --force VOLUME (with host and path of snapshot " + id_.ShortHex()));
   BackUp(Image({7, 8, 9}));
   EXPECT_EQ(next_step(), "csi-delta repair --forget");
+  EXPECT_TRUE(Check(/*read_data=*/false).lacks_chunks);
+}
+
+TEST_F(CheckerTest, SnapshotsOfVeleroAndOfFilesAreLeftToTheirPrograms) {
+  const auto lose = [this](std::vector<std::string> tags) {
+    std::unique_ptr<Repository> repository = Open();
+    RepoSnapshot snapshot = *repository->LoadSnapshot(ctx_, id_);
+    snapshot.tags = std::move(tags);
+    EXPECT_THAT(Forget(id_), IsOk());
+    id_ = *repository->SaveSnapshot(ctx_, snapshot, support::Unproven());
+    store_.RemoveObject(PackKey(PackOf(Noise(kTestChunkBytes, 2))));
+    return Check(/*read_data=*/false);
+  };
+  CheckReport report = lose({"mode=block", "velero-backup=velero/nightly"});
+  EXPECT_THAT(report.lost_volumes, ElementsAre(id_));
+  EXPECT_THAT(report.next_step, HasSubstr("velero backup create NAME (that moves the PVC of"));
+  report = lose({});
+  EXPECT_THAT(report.unrestorable, ElementsAre(id_));
+  EXPECT_THAT(report.lost_volumes, IsEmpty());
+  EXPECT_EQ(report.next_step, "csi-delta repair --forget");
+  RepairTheIndex();
+  EXPECT_EQ(Check(/*read_data=*/false).next_step, "restic repair snapshots --forget");
+}
+
+TEST_F(CheckerTest, NotesDamagedPacksUntilAllIsReadOrTheyAreGone) {
+  const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
+  const std::string sound = store_.objects().at(PackKey(pack));
+  const auto noted_after = [this](bool read_data) {
+    Check(read_data);
+    return ReadDamaged(ctx_, *Open())->packs;
+  };
+  EXPECT_THAT(noted_after(true), IsEmpty());
+  EXPECT_FALSE(store_.objects().contains(kDamagedKey));
+  Flip(PackKey(pack), 100);
+  EXPECT_THAT(noted_after(true), ElementsAre(pack));
+  EXPECT_THAT(noted_after(false), ElementsAre(pack));
+  store_.SetObject(PackKey(pack), sound);
+  EXPECT_THAT(noted_after(true), IsEmpty());
+  Flip(PackKey(pack), 100);
+  EXPECT_THAT(noted_after(true), ElementsAre(pack));
+  store_.RemoveObject(PackKey(pack));
+  RepairTheIndex();
+  EXPECT_THAT(noted_after(false), IsEmpty()) << "no index lists it";
 }
 
 TEST_F(CheckerTest, FindsPacksThatTwoIndexesListDifferently) {

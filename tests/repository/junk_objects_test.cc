@@ -142,10 +142,10 @@ TEST_F(JunkObjectsTest, VerbsThatDeletePacksRefuseAndNameTheRemedy) {
   ExpectBounded(5, [&] { EXPECT_THAT(RepairIndex(ctx_, *repository, **lock, {}), IsOk()); });
   EXPECT_FALSE(store_.objects().contains(index));
   ExpectBounded(3, [&] {
-    EXPECT_THAT(prune(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                  AllOf(HasSubstr("nor do 9999 others"),
-                                        HasSubstr("csi-delta repair snapshots lists"),
-                                        HasSubstr("csi-delta forget "))));
+    EXPECT_THAT(prune(),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("nor do 9999 others"), HasSubstr("csi-delta check names"),
+                               HasSubstr("csi-delta forget "))));
   });
   EXPECT_TRUE(store_.objects().contains(snapshot));
   ExpectRestores(good_, image_);

@@ -173,7 +173,7 @@ TEST_P(ResticMaintenanceTest, ResticApprovesOurRepairs) {
     EXPECT_NE(RunRestic("check").exit_code, 0);
     const std::unique_ptr<Lock> lock = TakeLock(*repository);
     RepairPacksOptions options;
-    options.drop_lost = true;  // Chunks of forgotten generations.
+    options.drops_lost = [](const PackId&) { return true; };  // Chunks of forgotten generations.
     options.repair_source = [&](const CallContext&,
                                 const BlobHandle& blob) -> absl::StatusOr<std::string> {
       for (std::size_t at = 0; at < image.size(); at += kInteropChunkBytes) {

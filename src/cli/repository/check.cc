@@ -1,8 +1,12 @@
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -22,19 +26,14 @@ Json FindingJson(const repository::Finding& finding) {
 }
 
 // Each whole id as people see ids.
-std::string ShortenIds(absl::string_view text) {
-  constexpr std::size_t kShownDigits = 8;
-  std::string out;
-  std::size_t digits = 0;
-  for (const char c : text) {
-    digits = absl::ascii_isxdigit(static_cast<unsigned char>(c)) ? digits + 1 : 0;
-    out.push_back(c);
-    if (digits == repository::Id::kHexDigits) {
-      out.resize(out.size() - digits + kShownDigits);
-      digits = 0;
+std::string ShortenIds(const std::string& text) {
+  std::vector<std::pair<absl::string_view, std::string>> ids;
+  for (const absl::string_view word : absl::StrSplit(text, absl::ByAnyChar(" :;,/"))) {
+    if (const auto id = repository::Id::Parse(word); id.ok()) {
+      ids.emplace_back(word, id->ShortHex());
     }
   }
-  return out;
+  return absl::StrReplaceAll(text, ids);
 }
 
 std::string FindingText(const repository::Finding& finding) {
@@ -141,17 +140,21 @@ class CheckCommand : public Command {
 }  // namespace
 
 std::string CheckText(const CheckReport& report) {
-  const std::string without_volume =
-      report.next_step.find("VOLUME") == std::string::npos
-          ? ""
-          : absl::StrCat("without the volume, remove what cannot be restored: csi-delta repair ",
-                         report.packs_read > 0 ? "--read-data " : "", "--forget\n");
+  const std::string repair =
+      absl::StrCat("csi-delta repair ", report.packs_read > 0 ? "--read-data " : "");
+  const bool backs_up = absl::StrContains(report.next_step, " backup ");
   return absl::StrCat(
       report.ok() ? "no errors" : Counted(report.errors, "error"), " in ",
       Counted(report.snapshots, "snapshot"), ", ", Counted(report.packs, "pack"), ", ",
       Counted(report.blobs, "blob"), " and ", Counted(report.trees, "tree"), "\n", ReadText(report),
       "\n", UnrestorableText(report),
-      report.ok() ? "" : absl::StrCat("next: ", report.next_step, "\n", without_volume));
+      report.lacks_chunks ? absl::StrCat("what is lost may be in an image of the volume: ", repair,
+                                         "--from IMAGE\n")
+                          : "",
+      report.ok() ? "" : absl::StrCat("next: ", report.next_step, "\n"),
+      backs_up ? absl::StrCat("without the volume, remove what cannot be restored: ", repair,
+                              "--forget\n")
+               : "");
 }
 
 void AddCheckCommand(Commands& all) { AddEach<CheckCommand>(all); }

@@ -1,16 +1,15 @@
-#include <memory>
-#include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/repository/check_text.h"
+#include "cli/repository/prune.h"
 #include "cli/repository/repair_source.h"
 #include "cli/text.h"
 #include "engine/check.h"
-#include "incremental/mover/file_block_device.h"
 #include "repository/checker.h"
 #include "repository/forget.h"
 #include "repository/repairer.h"
@@ -18,7 +17,6 @@
 namespace csidelta::cli {
 namespace {
 
-using incremental::FileBlockDevice;
 using repository::CheckOptions;
 using repository::CheckReport;
 using repository::FindingKind;
@@ -90,38 +88,11 @@ std::string PacksText(const RepairPacksResult& result) {
   return text;
 }
 
-// The volume of --from, which fills in what is lost.
-class VolumeAtHand {
- public:
-  // Without a path there is none.
-  absl::Status Open(const std::string& path, RepairPacksOptions& options) {
-    if (path.empty()) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(device_, FileBlockDevice::OpenForRead(path));
-    source_.emplace(*device_);
-    options.prepare_repair_source = [this, &options](const CallContext& ctx,
-                                                     const repository::WantedChunks& wanted) {
-      return source_->Prepare(ctx, wanted, options.progress);
-    };
-    options.repair_source = [this](const CallContext& ctx, const repository::BlobHandle& handle) {
-      return source_->Load(ctx, handle);
-    };
-    return absl::OkStatus();
-  }
-
- private:
-  std::unique_ptr<FileBlockDevice> device_;
-  std::optional<VolumeRepairSource> source_;
-};
-
 // The steps that a report asks for, in their order.
 struct RepairPlan {
   bool index = false;
   std::vector<Id> free = {};    // damaged packs that no snapshot needs: what is left is moved
   std::vector<Id> needed = {};  // the same of others, and what they lost is filled in
-  bool fills_in = false;        // what is in no pack
-  std::vector<Id> lost = {};    // snapshots
 };
 
 RepairPlan MakePlan(const CheckReport& report) {
@@ -133,10 +104,7 @@ RepairPlan MakePlan(const CheckReport& report) {
       continue;
     }
     plan.index |= is_free || finding.kind == FindingKind::kPackMissing;
-    plan.fills_in |= !is_free && (finding.kind == FindingKind::kPackMissing ||
-                                  finding.kind == FindingKind::kBlobMissing);
   }
-  plan.lost = engine::LostSnapshots(report);
   return plan;
 }
 
@@ -146,24 +114,24 @@ class RepairCommand : public Command {
   VerbSyntax Declare() override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
- protected:
-  bool only_snapshots_ = false;
-  bool is_plan_ = false;
-  bool forgets_ = false;
-  bool read_data_ = false;
-
  private:
   absl::Status Check(const CallContext& ctx, Session& session);
   absl::Status RepairAll(const CallContext& ctx, Session& session);
-  // Before anything is removed: a second reading has to find the same damage. FAILED_PRECONDITION
-  // also if what snapshots lack is stored, and only not listed.
+  // Before anything is removed: a second reading must find the same damage. FAILED_PRECONDITION
+  // also if what snapshots lack is stored and only not listed, or if a snapshot's file cannot be
+  // read.
   absl::Status ConfirmLoss(const CallContext& ctx, Session& session);
   absl::Status RepairIndex(const CallContext& ctx, Session& session);
-  absl::Status RepairPacks(const CallContext& ctx, Session& session, const std::vector<Id>& packs,
-                           bool drop_lost);
+  std::vector<Id> PacksToRepair() const;
+  absl::Status RepairPacks(const CallContext& ctx, Session& session, const std::vector<Id>& packs);
+  // Removes those that two readings found lost before anything was changed.
+  absl::Status Forget(const CallContext& ctx, Session& session, const std::vector<Id>& confirmed);
   // Says what RepairAll() would do.
   absl::Status Plan();
 
+  bool is_plan_ = false;
+  bool forgets_ = false;
+  bool read_data_ = false;
   std::string volume_;
   CheckOptions check_;
   RepairPacksOptions packs_;
@@ -183,9 +151,9 @@ VerbSyntax RepairCommand::Declare() {
   return {.name = "repair",
           .summary = "Check the repository, and repair what can be repaired",
           .details =
-              "Does repair index, repair packs and repair snapshots as far as they are needed, "
-              "with a check after each, and prints what is left and the next command. Removes no "
-              "snapshot without --forget. Ends with exit code 3 when damage is left.",
+              "Does repair index and repair packs as far as they are needed, with a check after "
+              "each, and prints what is left and the next command. Removes no snapshot without "
+              "--forget. Ends with exit code 3 when damage is left, and with 0 after --plan.",
           .table = std::move(table),
           .family = VerbFamily::kRepository,
           .examples = {"repair --plan", "repair --from /dev/vg/orders"}};
@@ -197,16 +165,14 @@ absl::StatusOr<ExitCode> RepairCommand::Run(const CallContext& ctx, Session& ses
   if (read_data_) {
     check_.read_data = repository::ReadEverything{};
   }
-  VolumeAtHand volume;
-  RETURN_IF_ERROR(volume.Open(volume_, packs_));
+  packs_.drops_lost = [this](const Id& pack) {
+    return forgets_ || absl::c_linear_search(todo_.free, pack);
+  };
+  ASSIGN_OR_RETURN(const auto volume, VolumeRepairSource::Open(volume_, packs_));
   RETURN_IF_ERROR(
       session.Open(ctx, is_plan_ ? LockKind::kReadAlone : LockKind::kExclusive).status());
   packs_.writer.pack_target_bytes = session.engine().pack_target_bytes();
   RETURN_IF_ERROR(Check(ctx, session));
-  if (only_snapshots_ && !report_.complete) {
-    return absl::FailedPreconditionError(
-        "the index cannot be read, so what snapshots lack is not known; run csi-delta repair");
-  }
   RETURN_IF_ERROR(is_plan_ ? Plan() : RepairAll(ctx, session));
   for (const Id& id : report_.unreadable) {
     absl::StrAppend(&text_, "the file snapshots/", id.Hex(), " cannot be read\n");
@@ -220,43 +186,55 @@ absl::StatusOr<ExitCode> RepairCommand::Run(const CallContext& ctx, Session& ses
   session.console().PrintResult(
       result_,
       absl::StrCat(text_.empty() && report_.ok() ? "nothing to do\n" : text_, CheckText(report_)));
-  const bool is_done = only_snapshots_ ? report_.unrestorable.empty() : report_.ok() || is_plan_;
-  return is_done ? ExitCode::kOk : ExitCode::kIncomplete;
+  return report_.ok() || is_plan_ ? ExitCode::kOk : ExitCode::kIncomplete;
 }
 
 absl::Status RepairCommand::Check(const CallContext& ctx, Session& session) {
   Repository& repository = *session.engine().repository();
   repository.DropIndex();  // The step before may have changed it.
   ASSIGN_OR_RETURN(report_, repository::CheckRepository(ctx, repository, check_));
-  todo_ = only_snapshots_ ? RepairPlan{.lost = engine::LostSnapshots(report_)} : MakePlan(report_);
+  todo_ = MakePlan(report_);
   return absl::OkStatus();
 }
 
 absl::Status RepairCommand::RepairAll(const CallContext& ctx, Session& session) {
   RETURN_IF_ERROR(RepairIndex(ctx, session));
-  const RepairPlan todo = todo_;
-  if (forgets_ && (!todo.needed.empty() || !todo.lost.empty())) {
+  const std::vector<Id> lost = report_.lost_volumes;
+  if (forgets_ && (!todo_.needed.empty() || !lost.empty())) {
     RETURN_IF_ERROR(ConfirmLoss(ctx, session));
   }
-  if (!todo.free.empty()) {
-    RETURN_IF_ERROR(RepairPacks(ctx, session, todo.free, /*drop_lost=*/true));
+  const std::vector<Id> packs = PacksToRepair();
+  if (!packs.empty() || (report_.lacks_chunks && !volume_.empty())) {
+    RETURN_IF_ERROR(RepairPacks(ctx, session, packs));
   }
-  if ((!volume_.empty() && todo.fills_in) ||
-      (!todo.needed.empty() && (forgets_ || !volume_.empty()))) {
-    RETURN_IF_ERROR(RepairPacks(ctx, session, todo.needed, forgets_));
-  }
-  if (forgets_ && !todo_.lost.empty()) {
-    std::vector<Id> lost = todo_.lost;
-    // Only what two readings found lost before anything was changed.
-    std::erase_if(lost, [&](const Id& id) { return !absl::c_linear_search(todo.lost, id); });
-    RETURN_IF_ERROR(repository::RemoveSnapshots(ctx, *session.engine().repository(),
-                                                *session.lock(), lost, check_.progress));
-    result_["removed"] = lost.size();
-    absl::StrAppend(&text_, "removed ", Counted(std::ssize(lost), "snapshot"),
-                    " that could not be restored\n");
-    RETURN_IF_ERROR(Check(ctx, session));
+  if (forgets_ && !report_.lost_volumes.empty()) {
+    RETURN_IF_ERROR(Forget(ctx, session, lost));
   }
   return RepairIndex(ctx, session);  // Drops what no snapshot needs any more.
+}
+
+std::vector<Id> RepairCommand::PacksToRepair() const {
+  std::vector<Id> packs = todo_.free;
+  if (forgets_ || !volume_.empty()) {
+    packs.insert(packs.end(), todo_.needed.begin(), todo_.needed.end());
+  }
+  return packs;
+}
+
+absl::Status RepairCommand::Forget(const CallContext& ctx, Session& session,
+                                   const std::vector<Id>& confirmed) {
+  std::vector<Id> lost = report_.lost_volumes;
+  std::erase_if(lost, [&](const Id& id) { return !absl::c_linear_search(confirmed, id); });
+  const int64_t refused_before = session.lock()->refused().count;
+  RETURN_IF_ERROR(repository::RemoveSnapshots(ctx, *session.engine().repository(), *session.lock(),
+                                              lost, check_.progress));
+  const repository::RefusedDeletions refused = session.lock()->refused();
+  const int64_t removed = std::ssize(lost) - (refused.count - refused_before);
+  WarnOfRefused(session.console(), refused);
+  result_["removed"] = removed;
+  absl::StrAppend(&text_, "removed ", Counted(removed, "snapshot"),
+                  " that could not be restored\n");
+  return Check(ctx, session);
 }
 
 absl::Status RepairCommand::ConfirmLoss(const CallContext& ctx, Session& session) {
@@ -268,6 +246,12 @@ absl::Status RepairCommand::ConfirmLoss(const CallContext& ctx, Session& session
   if (is_stored) {
     return absl::FailedPreconditionError(
         "what snapshots lack is in packs that no index lists; run csi-delta repair first");
+  }
+  if (!report_.unreadable.empty()) {
+    const std::string id = report_.unreadable.front().Hex();
+    return absl::FailedPreconditionError(
+        absl::StrCat("snapshots/", id, " cannot be read, so what it needs is not known; ",
+                     "csi-delta forget ", id, " removes it"));
   }
   ASSIGN_OR_RETURN(Repository * again, session.engine().OpenAgain(ctx));
   RETURN_IF_ERROR(engine::ConfirmLost(ctx, *again, check_, report_));
@@ -289,8 +273,7 @@ absl::Status RepairCommand::RepairIndex(const CallContext& ctx, Session& session
 }
 
 absl::Status RepairCommand::RepairPacks(const CallContext& ctx, Session& session,
-                                        const std::vector<Id>& packs, bool drop_lost) {
-  packs_.drop_lost = drop_lost;
+                                        const std::vector<Id>& packs) {
   session.engine().repository()->DropIndex();
   ASSIGN_OR_RETURN(
       const RepairPacksResult result,
@@ -301,17 +284,18 @@ absl::Status RepairCommand::RepairPacks(const CallContext& ctx, Session& session
 }
 
 absl::Status RepairCommand::Plan() {
-  const auto damaged = std::ssize(todo_.free) + std::ssize(todo_.needed);
+  const auto damaged = std::ssize(PacksToRepair());
   const auto add = [this](bool is_due, const std::string& step) {
     absl::StrAppend(&text_, is_due ? absl::StrCat(step, "\n") : "");
   };
   add(todo_.index, "would make the index agree with the packs");
   add(damaged > 0, absl::StrCat("would save what is left of ", Counted(damaged, "damaged pack")));
-  add(todo_.fills_in, volume_.empty() ? "could look for lost chunks in the VOLUME of --from"
-                                      : "would look for lost chunks in the volume");
-  add(!todo_.lost.empty(),
+  add(report_.lacks_chunks, volume_.empty() ? "could look for lost chunks in the VOLUME of --from"
+                                            : "would look for lost chunks in the volume");
+  add(!report_.lost_volumes.empty(),
       absl::StrCat(forgets_ ? "would remove " : "could remove with --forget ",
-                   Counted(std::ssize(todo_.lost), "snapshot"), " if still not restorable"));
+                   Counted(std::ssize(report_.lost_volumes), "snapshot"),
+                   " if still not restorable"));
   return absl::OkStatus();
 }
 
@@ -404,9 +388,8 @@ class RepairPacksCommand : public Command {
     RepairPacksOptions options;
     ProgressMeter meter(session.console(), *ctx.clock);
     options.progress = CountsOf(meter);
-    VolumeAtHand volume;
-    RETURN_IF_ERROR(volume.Open(device_, options));
-    options.drop_lost = drop_lost_;
+    ASSIGN_OR_RETURN(const auto volume, VolumeRepairSource::Open(device_, options));
+    options.drops_lost = [this](const Id&) { return drop_lost_; };
     options.writer.pack_target_bytes = session.engine().pack_target_bytes();
     ASSIGN_OR_RETURN(const RepairPacksResult result,
                      repository::RepairPacks(ctx, *repository, *session.lock(), packs, options));
@@ -439,33 +422,10 @@ class RepairPacksCommand : public Command {
   bool drop_lost_ = false;
 };
 
-class RepairSnapshotsCommand : public RepairCommand {
- public:
-  VerbSyntax Declare() override {
-    only_snapshots_ = true;
-    ArgumentTable table;
-    table.Add("--forget", "remove them", forgets_);
-    table.Add("--read-data", "read all data, so as to find those too that need damaged bytes",
-              read_data_);
-    table.Add("-n,--dry-run", "only print what would be done", is_plan_);
-    return {.name = "repair snapshots",
-            .summary = "Name the snapshots that cannot be restored; --forget removes them",
-            .details =
-                "A volume needs all of its chunks: nothing replaces what is lost. First try what "
-                "brings it back, repair --from and backup --force. A snapshot whose own file "
-                "cannot be read is named; only forget with its whole id removes it. Ends with exit "
-                "code 3 when snapshots are left that cannot be restored.",
-            .table = std::move(table),
-            .family = VerbFamily::kRepository,
-            .examples = {"repair snapshots", "repair snapshots --forget"}};
-  }
-};
-
 }  // namespace
 
 void AddRepairCommands(Commands& all) {
-  AddEach<RepairCommand, RepairConfigCommand, RepairIndexCommand, RepairPacksCommand,
-          RepairSnapshotsCommand>(all);
+  AddEach<RepairCommand, RepairConfigCommand, RepairIndexCommand, RepairPacksCommand>(all);
 }
 
 }  // namespace csidelta::cli

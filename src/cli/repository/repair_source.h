@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -15,26 +17,31 @@
 namespace csidelta::cli {
 
 // Finds chunks in a live volume, or in an image of it, by reading all of it: at any offset, of any
-// snapshot. Borrows the device. Not thread-safe.
+// snapshot. Not thread-safe.
 class VolumeRepairSource {
  public:
-  explicit VolumeRepairSource(incremental::BlockDevice& device) : device_(device) {}
+  // Of the volume at `path`, for `options`, which then borrow it. "": null.
+  static absl::StatusOr<std::unique_ptr<VolumeRepairSource>> Open(
+      const std::string& path, repository::RepairPacksOptions& options);
+
+ private:
+  VolumeRepairSource(std::unique_ptr<incremental::BlockDevice> device,
+                     repository::ProgressReporter progress)
+      : device_(std::move(device)), progress_(std::move(progress)) {}
 
   // Finds the wanted chunks for Load(). Reads the volume once for each length of chunks, and ends
-  // when all are found. `progress` may be null.
-  absl::Status Prepare(const CallContext& ctx, const repository::WantedChunks& wanted,
-                       const repository::ProgressReporter& progress);
+  // when all are found.
+  absl::Status Prepare(const CallContext& ctx, const repository::WantedChunks& wanted);
 
   // The bytes at the offset where Prepare() found the chunk. The caller compares the hash, since
   // the volume may have changed. NOT_FOUND if Prepare() did not find the chunk.
   absl::StatusOr<std::string> Load(const CallContext& ctx, const repository::BlobHandle& handle);
 
- private:
   absl::Status Scan(const CallContext& ctx, int64_t chunk_bytes,
-                    const repository::WantedChunks& wanted,
-                    const repository::ProgressReporter& progress);
+                    const repository::WantedChunks& wanted);
 
-  incremental::BlockDevice& device_;
+  const std::unique_ptr<incremental::BlockDevice> device_;
+  const repository::ProgressReporter progress_;
   absl::flat_hash_map<repository::BlobId, Extent> chunks_;
 };
 
