@@ -179,6 +179,13 @@ class ApiClient {
     static_cast<void>(is_wanted);
     return ListPages(ctx, type, namespace_name, {}, sink);
   }
+
+  // The last 2,000 lines that a container of a Pod wrote, or its run before; 8 MiB at most.
+  // INVALID_ARGUMENT if it has not run. Only the real client reads logs.
+  virtual absl::StatusOr<std::string> ReadLog(const CallContext& /*ctx*/, const ObjectKey& pod,
+                                              const std::string& /*container*/, bool /*previous*/) {
+    return absl::UnimplementedError(absl::StrCat("no log of ", ToString(pod)));
+  }
 };
 
 // The object, or nothing if it does not exist. Other errors are those of Get().

@@ -259,6 +259,8 @@ class RestClient : public ApiClient {
   absl::Status Watch(const CallContext& ctx, const ResourceType& type,
                      absl::string_view namespace_name, const WatchOptions& options,
                      WatchSink sink) override;
+  absl::StatusOr<std::string> ReadLog(const CallContext& ctx, const ObjectKey& pod,
+                                      const std::string& container, bool previous) override;
 
  private:
   using BodySink = absl::FunctionRef<bool(absl::string_view)>;
@@ -514,6 +516,20 @@ absl::Status RestClient::Watch(const CallContext& ctx, const ResourceType& type,
     status = decoded;
   }
   return Annotate(status, absl::StrCat("watch ", ToString(type)));
+}
+
+absl::StatusOr<std::string> RestClient::ReadLog(const CallContext& ctx, const ObjectKey& pod,
+                                                const std::string& container, bool previous) {
+  const Query query = {{"container", container},
+                       {"previous", previous ? "true" : ""},
+                       {"tailLines", "2000"},
+                       {"limitBytes", "8388608"}};
+  const Call call{.method = "GET",
+                  .type = &pod.type,
+                  .target = TargetOf(pod.type, pod.namespace_name, pod.name, "log", query)};
+  ASSIGN_OR_RETURN(net::HttpResponse response, Annotate(Run(ctx, call, nullptr, nullptr),
+                                                        absl::StrCat("log of ", ToString(pod))));
+  return std::move(response.body);
 }
 
 absl::StatusOr<Json> RestClient::OnObject(const CallContext& ctx, absl::string_view verb,

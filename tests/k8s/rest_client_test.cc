@@ -361,6 +361,21 @@ TEST_F(ListFromMemoryTest, AListInOneAnswerWaitsUntilTheRolesAreRead) {
   EXPECT_EQ(requests().size(), 3u);
 }
 
+TEST_F(RestClientTest, ReadsTheEndOfALog) {
+  const ObjectKey pod{{"", "v1", "pods", "Pod", true}, "ns", "one"};
+  Start([](const ServedRequest& request, ServedConnection& connection) {
+    connection.Send(request.target.ends_with("8388608") ? 200 : 403, "{not JSON\n");
+    return true;
+  });
+  const absl::StatusOr<std::string> log = client_->ReadLog(ctx_, pod, "mover", true);
+  ASSERT_THAT(log, IsOk());
+  EXPECT_EQ(*log, "{not JSON\n");
+  EXPECT_EQ(requests_.back().target,
+            "/api/v1/namespaces/ns/pods/one/log?container=mover&previous=true&tailLines=2000"
+            "&limitBytes=8388608");
+  EXPECT_THAT(fake_.ReadLog(ctx_, pod, "mover", false), StatusIs(absl::StatusCode::kUnimplemented));
+}
+
 TEST_F(RestClientTest, AListThatGrewOldIsReadAtOnce) {
   settings_.page_items_max = 3;
   Start([](const ServedRequest& request, ServedConnection& connection) {
