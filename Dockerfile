@@ -2,6 +2,8 @@
 # image without a container daemon: scripts/image.py writes the tree for both.
 FROM debian:12 AS build
 WORKDIR /src
+# What csi-delta version names: docker build --build-arg CSIDELTA_COMMIT=$(git rev-parse HEAD). The tree has no .git here.
+ARG CSIDELTA_COMMIT
 COPY . .
 RUN ./dev setup
 RUN cmake --workflow --preset release

@@ -22,8 +22,6 @@
 namespace csidelta::cli {
 namespace {
 
-constexpr absl::string_view kCommit = CSIDELTA_COMMIT;  // "": the build did not name it
-
 class VersionCommand : public Command {
  public:
   VerbSyntax Declare() override {
@@ -40,12 +38,13 @@ class VersionCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     const std::string program = ProgramVersion();
+    const std::string& commit = session.environment().commit;
     Json result = {{"message_type", "version"},
                    {"version", program.substr(program.find(' ') + 1)},
                    {"repository_version", repository::kRepositoryVersion},
-                   {"commit", std::string(kCommit)}};
+                   {"commit", commit}};
     std::string text =
-        absl::StrCat(program, kCommit.empty() ? "" : absl::StrCat(" (", kCommit, ")"), "\n");
+        absl::StrCat(program, commit.empty() ? "" : absl::StrCat(" (commit ", commit, ")"), "\n");
     const ClusterOptions& cluster = session.options().cluster;
     if (cluster_ || !cluster.access.kubecontext.empty()) {
       AddInstalled(ctx.WithTimeout(kClusterTimeMax), cluster, result, text);

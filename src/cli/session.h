@@ -41,6 +41,7 @@ struct ProgramEnvironment {
   int table_columns = kTableColumns;  // width of the terminal, for tables
   bool out_is_terminal = false;       // stdout is a terminal that can be redrawn
   std::string program = "csi-delta";  // as it was called
+  std::string commit = "";            // of the build; "unknown" of a tree without git; "": not told
   // Asks at the terminal whether to continue; null without a terminal.
   std::function<absl::StatusOr<bool>(const CallContext& ctx, absl::string_view question)> confirm =
       nullptr;

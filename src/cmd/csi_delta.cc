@@ -13,6 +13,10 @@
 #include "cli/password.h"
 #include "cli/program.h"
 
+namespace csidelta {
+extern const char kCommit[];  // cmake/Commit.cmake writes its source.
+}  // namespace csidelta
+
 namespace {
 
 // COLUMNS, else the width of the terminal; 0 where neither is known.
@@ -72,6 +76,7 @@ int main(int argc, char** argv) {
       .table_columns = TableColumns(),
       .out_is_terminal = ::isatty(STDOUT_FILENO) == 1,
       .program = called.ends_with(kPlugin) ? "kubectl csi-delta" : "csi-delta",
+      .commit = kCommit,
       .make_out_private = [] { return cli::MakePrivate(STDOUT_FILENO); }};
   if (environment.error_is_terminal && ::isatty(STDIN_FILENO) == 1) {
     environment.confirm = cli::Confirm;
