@@ -3,8 +3,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +21,21 @@ namespace {
 
 constexpr absl::string_view kName = "csi-delta: ";
 constexpr absl::string_view kEraseLine = "\r\x1b[K";
+constexpr int kLineBytesMax = 79;
+
+// At most `bytes_max` bytes, and never cut within a character.
+std::string Cut(std::string line, int bytes_max) {
+  constexpr absl::string_view kEllipsis = "...";
+  if (std::ssize(line) <= bytes_max) {
+    return line;
+  }
+  std::size_t end =
+      static_cast<std::size_t>(std::max<int64_t>(bytes_max - std::ssize(kEllipsis), 0));
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0U) == 0x80U) {
+    --end;
+  }
+  return absl::StrCat(line.substr(0, end), kEllipsis);
+}
 
 }  // namespace
 
@@ -86,7 +104,8 @@ void Console::ShowLine(absl::string_view line) {
   CSIDELTA_CHECK(options_.error_is_terminal);  // a file would keep every line
   const std::scoped_lock lock(mutex_);
   if (holds_ == 0) {
-    error_(absl::StrCat(kEraseLine, Printable(line)));
+    error_(absl::StrCat(kEraseLine,
+                        Cut(Printable(line), std::min(kLineBytesMax, options_.error_columns - 1))));
     line_shown_ = true;
   }
 }

@@ -22,6 +22,7 @@ struct ConsoleOptions {
   bool yaml = false;               // results as YAML documents on stdout; not with json
   bool quiet = false;              // no progress, no information
   bool error_is_terminal = false;  // stderr shows a line that changes
+  int error_columns = 80;          // its width
 };
 
 // The output of the program: results on stdout, all else on stderr. Both pass PrintableLines(),
@@ -50,7 +51,8 @@ class Console {
   // in one line on stderr, as in restic: {"message_type":"exit_error","code":1,"message":"..."}.
   ExitCode Fail(ExitCode code, absl::string_view sentence);
 
-  // Replaces the line shown before by `line`. REQUIRES options().error_is_terminal.
+  // Replaces the line shown before by `line`, cut to fit: a wrapped one would not be erased
+  // completely. REQUIRES options().error_is_terminal.
   void ShowLine(absl::string_view line);
   // The same, or with options().json prints it. With `again`, which is what a timer has, nothing is
   // shown once something else was printed: no progress follows a result.

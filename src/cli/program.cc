@@ -213,7 +213,8 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> argume
                   {.json = parsed.ok() ? options.json : asks_json,
                    .yaml = !options.json && options.cluster.output == "yaml",
                    .quiet = options.quiet,
-                   .error_is_terminal = environment.error_is_terminal});
+                   .error_is_terminal = environment.error_is_terminal,
+                   .error_columns = environment.error_columns});
   if (!parsed.ok()) {
     return console.Fail(ExitCode::kFailed, parsed.status().message());
   }

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "base/mutex.h"
 #include "cli/text.h"
-#include "repository/checker.h"
+#include "repository/maintenance.h"
 
 namespace csidelta::cli {
 namespace {
@@ -31,11 +31,11 @@ std::string FormatAmount(const ProgressInfo& info, int64_t amount) {
   return info.bytes ? FormatBytes(amount) : absl::StrCat(amount);
 }
 
+// By what is left: a total that falls is progress, too, as of a backup that sends nothing.
 double Fraction(const ProgressInfo& info) {
-  return info.now.total_bytes <= 0 ? 0
-                                   : std::clamp(static_cast<double>(info.now.done_bytes) /
-                                                    static_cast<double>(info.now.total_bytes),
-                                                0.0, 1.0);
+  const auto all = static_cast<double>(std::max(info.total_max, info.now.total_bytes));
+  const auto left = static_cast<double>(info.now.total_bytes - info.now.done_bytes);
+  return all <= 0 ? 0 : std::clamp(1 - left / all, 0.0, 1.0);
 }
 
 // Rounded up: what is left is not over.
@@ -66,19 +66,6 @@ std::string AmountText(const ProgressInfo& info) {
                                                      FormatAmount(info, info.now.total_bytes));
 }
 
-// No longer than kLineBytesMax, and never within a character.
-std::string Cut(std::string line) {
-  if (line.size() <= kLineBytesMax) {
-    return line;
-  }
-  constexpr absl::string_view kEllipsis = "...";
-  std::size_t end = kLineBytesMax - kEllipsis.size();
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0U) == 0x80U) {
-    --end;
-  }
-  return absl::StrCat(line.substr(0, end), kEllipsis);
-}
-
 }  // namespace
 
 std::string ProgressLine(const ProgressInfo& info) {
@@ -95,7 +82,7 @@ std::string ProgressLine(const ProgressInfo& info) {
     absl::StrAppend(&line, ", ", FormatSeconds(SecondsLeft(*info.pace.left)), " left");
   }
   absl::StrAppend(&line, " (", FormatSeconds(absl::ToInt64Seconds(info.elapsed)), " so far)");
-  return Cut(std::move(line));
+  return line;
 }
 
 Json ProgressJson(const ProgressInfo& info) {
@@ -121,9 +108,8 @@ Json ProgressJson(const ProgressInfo& info) {
 }
 
 std::string WaitLine(const WaitInfo& info) {
-  return Cut(Printable(absl::StrCat(info.subject, "  ", info.state, "  ",
-                                    absl::ToInt64Seconds(info.elapsed), " s",
-                                    info.waits_for.empty() ? "" : "  ", info.waits_for)));
+  return absl::StrCat(info.subject, "  ", info.state, "  ", absl::ToInt64Seconds(info.elapsed),
+                      " s", info.waits_for.empty() ? "" : "  ", info.waits_for);
 }
 
 Json WaitJson(const WaitInfo& info) {
@@ -201,10 +187,10 @@ void ProgressMeter::ReportWait(absl::string_view subject, absl::string_view stat
   Show(now, console_.options().json ? kShowEvery : kLineEvery, /*again=*/false);
 }
 
-void ProgressMeter::ReportCount(absl::string_view stage, int64_t done, int64_t total) {
+void ProgressMeter::ReportCount(absl::string_view stage, int64_t done, int64_t total, bool bytes) {
   Report({.stage = std::string(stage),
           .now = {.done_bytes = done, .total_bytes = total},
-          .bytes = false},
+          .bytes = bytes},
          /*continues=*/false);
 }
 
@@ -214,9 +200,11 @@ void ProgressMeter::Report(ProgressInfo info, bool continues) {
   }
   const MutexLock lock(mutex_);
   const absl::Duration now = clock_.Uptime();
-  if (!continues && info.stage != last_.stage) {
+  if (info.bytes != last_.bytes || (!continues && info.stage != last_.stage)) {
     window_ = engine::RateWindow();
-  } else if (!continues) {  // Threads that count may come in another order.
+  } else if (continues) {
+    info.total_max = std::max(info.now.total_bytes, last_.total_max);
+  } else {  // Threads that count may come in another order.
     info.now.done_bytes = std::max(info.now.done_bytes, last_.now.done_bytes);
   }
   window_.Add(now, info.now.done_bytes, info.now.total_bytes - info.now.done_bytes);
@@ -231,8 +219,7 @@ engine::ByteProgress BytesOf(ProgressMeter& meter) {
 
 engine::Progress CountsOf(ProgressMeter& meter) {
   return [&meter](absl::string_view stage, int64_t done, int64_t total) {
-    stage == repository::kReadingPacks ? meter.ReportBytes(stage, done, total)
-                                       : meter.ReportCount(stage, done, total);
+    meter.ReportCount(stage, done, total, repository::IsInBytes(stage));
   };
 }
 

@@ -22,12 +22,12 @@ struct ProgressInfo {
   std::string stage;
   incremental::TransferProgress now = {};  // but for its stage; bytes, or items
   bool bytes = true;
+  int64_t total_max = 0;        // the largest total so far, of which the percentage is; 0: of `now`
   absl::Duration elapsed = {};  // since the verb began
   engine::RateWindow::Pace pace = {};
 };
 
-// "sending  12.5%  1.0 GiB of at most 8.0 GiB, 512.0 MiB/s, 14 s left (0:25 so far)", no longer
-// than kLineBytesMax.
+// "sending  12.5%  1.0 GiB of at most 8.0 GiB, 512.0 MiB/s, 14 s left (0:25 so far)".
 std::string ProgressLine(const ProgressInfo& info);
 // message_type "status", with restic's names where it has one.
 Json ProgressJson(const ProgressInfo& info);
@@ -40,10 +40,7 @@ struct WaitInfo {
   absl::Duration elapsed;  // since the wait began
 };
 
-inline constexpr int kLineBytesMax = 79;  // a wrapped line would not be erased completely
-
-// "PVC shop/copy  Pending  12 s  Provisioning: External provisioner is ...", printable, at most
-// kLineBytesMax long.
+// "PVC shop/copy  Pending  12 s  Provisioning: External provisioner is ...".
 std::string WaitLine(const WaitInfo& info);
 // message_type "status", like ProgressJson(): subject, state, seconds_elapsed, waits_for.
 Json WaitJson(const WaitInfo& info);
@@ -63,7 +60,8 @@ class ProgressMeter {
   void ReportBytes(absl::string_view stage, int64_t done, int64_t total) {
     ReportTransfer({.stage = stage, .done_bytes = done, .total_bytes = total});
   }
-  void ReportCount(absl::string_view stage, int64_t done, int64_t total);
+  // Of items, or `bytes`. What was done of a stage never falls, until another one began.
+  void ReportCount(absl::string_view stage, int64_t done, int64_t total, bool bytes = false);
   void ReportWait(absl::string_view subject, absl::string_view state, absl::string_view waits_for);
 
   // Shows what was reported last, unless something was shown within a second. For the timer.

@@ -37,6 +37,7 @@ struct ProgramEnvironment {
   Sink out;
   Sink error;
   bool error_is_terminal = false;
+  int error_columns = kTableColumns;  // width of the terminal, for a line of progress
   int columns = kHelpColumns;         // width of the terminal, for help
   int table_columns = kTableColumns;  // width of the terminal, for tables
   bool out_is_terminal = false;       // stdout is a terminal that can be redrawn

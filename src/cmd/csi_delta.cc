@@ -19,12 +19,17 @@ extern const char kCommit[];  // cmake/Commit.cmake writes its source.
 
 namespace {
 
+// 0 for what is no terminal.
+int ColumnsOf(int fd) {
+  winsize size{};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 // COLUMNS, else the width of the terminal; 0 where neither is known.
 int TerminalColumns() {
   constexpr int kMin = 60;
   constexpr int kMax = 1000;
-  winsize size{};
-  int columns = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  int columns = ColumnsOf(STDOUT_FILENO);
   if (const char* const given = std::getenv("COLUMNS"); given != nullptr && std::atoi(given) > 0) {
     columns = std::atoi(given);
   }
@@ -72,6 +77,7 @@ int main(int argc, char** argv) {
       .out = cli::FdSink(STDOUT_FILENO),
       .error = cli::FdSink(STDERR_FILENO),
       .error_is_terminal = ::isatty(STDERR_FILENO) == 1,
+      .error_columns = ColumnsOf(STDERR_FILENO) > 0 ? ColumnsOf(STDERR_FILENO) : cli::kTableColumns,
       .columns = HelpColumns(),
       .table_columns = TableColumns(),
       .out_is_terminal = ::isatty(STDOUT_FILENO) == 1,

@@ -123,9 +123,6 @@ bool MayBeChosen(const FileInfo& pack, const DataSubset& subset, absl::Time read
 std::vector<FileInfo> ChoosePacks(std::vector<FileInfo> packs, const DataSubset& subset,
                                   absl::Time read_newer_than, uint64_t seed);
 
-// The stage of a check whose progress is in bytes; that of the others is in objects.
-inline constexpr absl::string_view kReadingPacks = "reading packs";
-
 struct CheckOptions {
   DataSubset read_data = ReadNothing{};
   // Packs written later than this are read besides, whatever `read_data` says; they are read first.

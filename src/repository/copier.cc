@@ -100,7 +100,7 @@ class Copier {
   // What all copies of this run need: they may share what was written for the first of them.
   absl::StatusOr<Inherited> needs_ = Inherited{};
   absl::flat_hash_map<BlobId, BlobLocation> places_;  // Of trees that this run wrote.
-  std::atomic<int64_t> blobs_done_ = 0;
+  std::atomic<int64_t> bytes_done_ = 0;               // read from the source, uncompressed
   Mutex mutex_;
   std::vector<BlobToFetch> waiting_ ABSL_GUARDED_BY(mutex_);
 };
@@ -313,7 +313,7 @@ absl::Status Copier::CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer
       ctx_, from_, std::move(blobs),
       [&](const FetchedBlob& blob) {
         RETURN_IF_ERROR(blob.plaintext.status());
-        Report(options_.progress, "blobs", ++blobs_done_, 0);
+        Report(options_.progress, kCopying, bytes_done_ += std::ssize(*blob.plaintext), 0);
         return writer.AddBlob(blob.handle.type, blob.handle.id, *blob.plaintext).status();
       },
       {.sink_writes = true});

@@ -22,6 +22,14 @@ inline constexpr std::size_t kMaintenanceThreads = 8;
 // called by several threads at the same time.
 using ProgressReporter = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
 
+// The stages whose progress is in bytes; that of the others is in objects.
+inline constexpr absl::string_view kReadingPacks = "reading packs";
+inline constexpr absl::string_view kRepacking = "repacking";
+inline constexpr absl::string_view kCopying = "copying";
+inline bool IsInBytes(absl::string_view stage) {
+  return stage == kReadingPacks || stage == kRepacking || stage == kCopying;
+}
+
 inline void Report(const ProgressReporter& progress, absl::string_view stage, auto done,
                    auto total) {
   if (progress != nullptr) {

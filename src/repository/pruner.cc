@@ -1,10 +1,14 @@
 #include "repository/pruner.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -55,10 +59,12 @@ std::vector<BlobToFetch> BlobsToKeep(const BlobIndex& index, const PrunePlan& pl
 
 // As they are sealed, but for trees that format version 1 left uncompressed.
 absl::Status MoveBlobs(const CallContext& ctx, const Repository& repository,
-                       std::vector<BlobToFetch> blobs, BlobWriter& writer) {
+                       std::vector<BlobToFetch> blobs, BlobWriter& writer,
+                       absl::FunctionRef<void(int64_t bytes)> report) {
   return FetchBlobs(ctx, repository, std::move(blobs), [&](const FetchedBlob& blob) {
     RETURN_IF_ERROR(blob.plaintext.status());
     const BlobHandle& handle = blob.handle;
+    report(std::ssize(blob.envelope));
     const bool moves =
         blob.entry.has_value() && (handle.type == BlobType::kData || blob.entry->span.compressed());
     return moves ? writer.AddSealed(*blob.entry, blob.envelope).status()
@@ -81,13 +87,16 @@ absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, Lock& l
                                   like));
   BlobWriter writer(ctx, repository, room.options);
   absl::Span<const uint32_t> packs = plan.repack;
+  std::atomic<int64_t> done_bytes = 0;
+  const auto report = [&](int64_t bytes) {  // Of the total, some are not written again.
+    Report(options.progress, kRepacking, done_bytes += bytes, plan.figures.bytes_repacked);
+  };
   while (!packs.empty()) {
-    Report(options.progress, "repacking", plan.repack.size() - packs.size(), plan.repack.size());
     const std::size_t pass = PacksOfPass(repository.index(), packs, blobs_max);
     ASSIGN_OR_RETURN(const HeldContents held,
                      TakeContents(memory, repository.index(), packs.first(pass)));
-    RETURN_IF_ERROR(
-        MoveBlobs(ctx, repository, BlobsToKeep(repository.index(), plan, held.contents), writer));
+    RETURN_IF_ERROR(MoveBlobs(ctx, repository, BlobsToKeep(repository.index(), plan, held.contents),
+                              writer, report));
     packs.remove_prefix(pass);
   }
   RETURN_IF_ERROR(writer.Flush());

@@ -578,9 +578,10 @@ TEST_F(ProgramTest, DiffNamesTheChunksThatDiffer) {
   const Outcome summary = Run({"diff", before, after, "--json"});
   ASSERT_EQ(summary.code, ExitCode::kOk) << summary.error;
   EXPECT_EQ(GetInt(summary.Result(), {"changed_bytes"}), static_cast<int64_t>(3 * kChunk));
-  EXPECT_EQ(Run({"diff", before, after, "--extents"}).out,
-            ListSince({{"snapshot_id", before}},
-                      Line(3 * kChunk, 2 * kChunk) + Line(39 * kChunk, kChunk)));
+  const std::string list = ListSince({{"snapshot_id", before}},
+                                     Line(3 * kChunk, 2 * kChunk) + Line(39 * kChunk, kChunk));
+  EXPECT_EQ(Run({"diff", before, after, "--extents"}).out, list);
+  EXPECT_EQ(Run({"diff", before, after, "--extents", "--json"}).out, list) << "without progress";
   EXPECT_EQ(Run({"diff", before, before, "--extents"}).out,
             ListSince({{"snapshot_id", before}}, ""));
 }
@@ -648,6 +649,9 @@ TEST_F(ProgramTest, ShowPrintsWhatIsKnownOfASnapshot) {
   EXPECT_THAT(Run({"show", newer}).out,
               HasSubstr("1 snapshot since " + newer.substr(0, 8) + ", whose parent was removed"));
   EXPECT_EQ(Run({"show", older}).code, ExitCode::kFailed);
+  const Json unnamed = Backup({"--host", " ", "--path", "/x"});
+  EXPECT_THAT(Run({"show", GetString(unnamed, {"snapshot_id"})}).out,
+              HasSubstr("\nPath            /x\n"));
 }
 
 TEST_F(ProgramTest, MapDrawsWhereAVolumeChanged) {

@@ -79,6 +79,11 @@ const LineCase kLines[] = {
     {"Items",
      {.stage = "packs", .now = {.done_bytes = 3}, .bytes = false},
      "packs  3 (0 s so far)"},
+    {"TheTotalFell",
+     {.stage = "transfer",
+      .now = {.done_bytes = 0, .total_bytes = kGib, .is_at_most = true},
+      .total_max = 4 * kGib},
+     "sending  75.0%  0 B of at most 1.0 GiB (0 s so far)"},
     {"MoreThanAll",
      {.stage = "trees", .now = {.done_bytes = 30, .total_bytes = 20}, .bytes = false},
      "trees  100.0%  30 of 20 (0 s so far)"}};
@@ -118,18 +123,29 @@ TEST(WaitTest, ALineSaysStateTimeAndWhatWasReported) {
             "PVC a/b  Pending  0 s");
 }
 
-TEST(WaitTest, ALongLineIsCutBetweenCharacters) {
-  for (int length = 40; length < 90; ++length) {
-    std::string text(static_cast<std::size_t>(length), 'x');
-    for (int i = 0; i < 40; ++i) {
-      text += "\u00e4";
+// A wrapped line would not be erased completely.
+TEST(LineTest, ALineFitsTheTerminalAndIsCutBetweenCharacters) {
+  constexpr std::size_t kEraseBytes = 4;
+  for (const int columns : {1, 40, 79, 80, 200}) {
+    for (int length = 0; length < 40; ++length) {
+      std::string line(static_cast<std::size_t>(length), 'x');
+      for (int i = 0; i < 40; ++i) {
+        line += "\u00e4";
+      }
+      std::string shown;
+      Console console([](absl::string_view) { return true; },
+                      [&shown](absl::string_view bytes) {
+                        return !shown.append(bytes.data(), bytes.size()).empty();
+                      },
+                      {.error_is_terminal = true, .error_columns = columns});
+      console.ShowLine(line);
+      shown.erase(0, kEraseBytes);
+      const auto max = static_cast<std::size_t>(std::clamp(columns - 1, 3, 79));
+      EXPECT_LE(shown.size(), max);
+      EXPECT_GE(shown.size(), max - 1);
+      EXPECT_TRUE(shown.ends_with("...")) << shown;
+      EXPECT_EQ(Printable(shown), shown) << "no half of a character";
     }
-    const std::string line =
-        WaitLine({.subject = "PVC a/b", .state = "Pending", .waits_for = text, .elapsed = {}});
-    EXPECT_LE(line.size(), kLineBytesMax);
-    EXPECT_GE(line.size(), kLineBytesMax - 1U);
-    EXPECT_TRUE(line.ends_with("...")) << line;
-    EXPECT_EQ(Printable(line), line) << "no half of a character";
   }
 }
 
@@ -159,6 +175,37 @@ TEST_F(ProgressMeterTest, JsonHasOneLineASecond) {
   }
   EXPECT_EQ(std::count(out_.begin(), out_.end(), '\n'), 3);
   EXPECT_THAT(error_, IsEmpty());
+}
+
+// All of it was known: nothing is sent, and what may have to be sent becomes less.
+TEST_F(ProgressMeterTest, ABackupThatSendsNothingGoesOn) {
+  Console console = Make({.json = true});
+  ProgressMeter meter(console, clock_);
+  std::vector<double> percents;
+  for (const int64_t total : {100, 60, 20, 0}) {
+    out_.clear();
+    meter.ReportTransfer({.stage = "transfer", .total_bytes = total, .is_at_most = total > 0});
+    percents.push_back(ParseJsonObject(out_).value()["percent_done"].get<double>());
+    clock_.Advance(absl::Seconds(1));
+  }
+  EXPECT_THAT(percents, testing::Pointwise(testing::DoubleEq(), {0.0, 0.4, 0.8, 1.0}));
+}
+
+TEST_F(ProgressMeterTest, WhatIsDoneFallsOnlyInAnotherStage) {
+  Console console = Make({.json = true});
+  ProgressMeter meter(console, clock_);
+  const auto shown = [&](const char* stage, int64_t done, bool bytes) {
+    out_.clear();
+    meter.ReportCount(stage, done, 0, bytes);
+    clock_.Advance(absl::Seconds(1));
+    return GetInt(ParseJsonObject(out_).value(), {bytes ? "bytes_done" : "items_done"});
+  };
+  EXPECT_EQ(shown("trees", 30, false), 30);
+  EXPECT_EQ(shown("trees", 29, false), 30) << "threads report in any order";
+  EXPECT_EQ(shown("checking", 0, false), 0);
+  EXPECT_EQ(shown("trees", 1, false), 1);
+  EXPECT_EQ(shown("copying", 1 << 20, true), 1 << 20);
+  EXPECT_THAT(out_, HasSubstr("\"bytes_per_second\":0")) << "trees are no bytes";
 }
 
 TEST_F(ProgressMeterTest, AWaitCountsFromItsFirstReport) {

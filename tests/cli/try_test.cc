@@ -143,23 +143,25 @@ class TryTest : public testing::Test {
   void RunBackup(const Json& backup) {
     const std::string name = k8s::Name(backup);
     const bool is_first = api_.All(DataUpload::Type()).empty();
-    const bool is_held = !held_backup_.empty() && name.ends_with(held_backup_);
+    const bool is_stopped = !held_backup_.empty() && name.ends_with(held_backup_);
+    const bool is_held = is_stopped || (is_first && holds_first_);
     for (const std::string& pvc : moved_pvcs_) {
       AddUpload(name, pvc, is_first, is_held);
     }
     SetPhase(Backup::Type(), name, is_held ? "WaitingForPluginOperations" : backup_phase_);
-    if (is_held) {
+    if (is_stopped) {
       stop_.request_stop();
     }
   }
   void AddUpload(const std::string& backup, const std::string& pvc, bool is_first, bool is_held) {
     const bool is_full = is_first || second_mode_ == "full";
     const int64_t changed = is_full ? 64 * kMib : changed_bytes_;
-    Json status = {{"phase", is_held ? "InProgress" : upload_phase_},
-                   {"message", upload_message_},
-                   {"startTimestamp", "2026-11-28T07:00:00Z"},
-                   {"completionTimestamp", "2026-11-28T07:01:05Z"},
-                   {"progress", {{"totalBytes", 64 * kMib}, {"bytesDone", 64 * kMib}}}};
+    Json status = {
+        {"phase", is_held ? "InProgress" : upload_phase_},
+        {"message", upload_message_},
+        {"startTimestamp", "2026-11-28T07:00:00Z"},
+        {"completionTimestamp", "2026-11-28T07:01:05Z"},
+        {"progress", {{"totalBytes", 64 * kMib}, {"bytesDone", (is_held ? 16 : 64) * kMib}}}};
     AddRecord("shop", pvc, backup);
     api_.Seed(DataUpload::Type(),
               {{"metadata",
@@ -328,8 +330,9 @@ class TryTest : public testing::Test {
   std::string download_phase_ = "Completed";
   std::string restore_phase_ = "Completed";
   std::string second_mode_ = "incremental";
-  std::string held_backup_;     // the end of its name: it is stopped while it runs
-  std::string deletion_error_;  // of Velero
+  std::string held_backup_;                // the end of its name: it is stopped while it runs
+  std::atomic<bool> holds_first_ = false;  // the first Backup, until its progress was printed
+  std::string deletion_error_;             // of Velero
   int64_t changed_bytes_ = kMib;
   std::set<std::string> deleted_backups_;
   std::stop_source stop_;
@@ -373,11 +376,28 @@ TEST_F(TryTest, NoLineIsLongerThanATerminal) {
   }
 }
 
-TEST_F(TryTest, JsonIsOneObjectOnOneLine) {
+TEST_F(TryTest, ProgressIsInBytesOfAllVolumes) {
+  holds_first_ = true;
+  program_.on_out = [this](const std::string& out) {
+    if (holds_first_ && out.find("\"bytes_done\":33554432") != std::string::npos) {
+      holds_first_ = false;
+      SetPhase(Backup::Type(), api_.Names(Backup::Type()).at(0), "Completed");
+    }
+  };
   const Outcome outcome = Run({"--json"});
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
-  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1);
-  const Json result = Json::parse(outcome.out);
+  const std::vector<std::string> lines = absl::StrSplit(outcome.out, '\n', absl::SkipEmpty());
+  EXPECT_THAT(lines.front(),
+              AllOf(HasSubstr("\"message_type\":\"status\""), HasSubstr("\"stage\":")));
+  EXPECT_THAT(lines, testing::Contains(AllOf(HasSubstr("\"stage\":\"backing up shop (1 of 2)\""),
+                                             HasSubstr("\"percent_done\":0.25"),
+                                             HasSubstr("\"total_bytes\":134217728"))));
+}
+
+TEST_F(TryTest, TheResultIsTheLastLineOfJson) {
+  const Outcome outcome = Run({"--json"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  const Json result = outcome.Result();
   EXPECT_EQ(GetString(result, {"message_type"}), "result");
   EXPECT_TRUE(GetBool(result, {"ok"}) && GetBool(result, {"incremental"}) &&
               GetBool(result, {"removed"}));
@@ -474,7 +494,7 @@ TEST_F(TryTest, TheNewestBackupIsRestoredComparedAndStays) {
   EXPECT_THAT(api_.All(ProtectedVolume::Type()), SizeIs(2));
   EXPECT_THAT(api_.All(Restore::Type()), IsEmpty());
   EXPECT_FALSE(HasScratch());
-  const Json result = Json::parse(Run({"--backup", "old", "--json"}).out);
+  const Json result = Run({"--backup", "old", "--json"}).Result();
   EXPECT_EQ(GetString(result, {"backup"}), "old");
   EXPECT_TRUE(GetBool(result, {"ok"}) && GetBool(result, {"removed"}));
   EXPECT_TRUE(result.at("incremental").is_null());

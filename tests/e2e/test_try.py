@@ -98,7 +98,8 @@ def test_the_second_backup_reads_what_changed_and_is_restored(bed, workspace):
         write_chunks(bed, app, CHANGED_CHUNKS, 2)
     code, said, complaints = end(program)
     assert code == 0, said + complaints
-    result, = map(json.loads, said.splitlines())
+    *progress, result = map(json.loads, said.splitlines())
+    assert any(line["stage"].startswith(f"backing up {app} (1 of 2)") for line in progress), progress
     (first,), (second,) = (backup["volumes"] for backup in result["backups"])
     assert result["ok"] and result["incremental"] and result["removed"], result
     assert result["volumes"] == [{"pvc": "data", "restored": True, "error": ""}]

@@ -1,6 +1,7 @@
 #include "repository/copier.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <string>
 #include <vector>
@@ -34,7 +35,11 @@ class CopierTest : public MaintenanceFixture {
   absl::StatusOr<std::vector<CopiedSnapshot>> Copy(Repository& from, Repository& to,
                                                    const std::vector<Id>& ids = {}) {
     ASSIGN_OR_RETURN(const std::unique_ptr<Lock> lock, TakeLock(to, /*exclusive=*/false));
-    return CopySnapshots(ctx_, from, to, *lock, ids, {.writer = writer_options_, .progress = {}});
+    return CopySnapshots(
+        ctx_, from, to, *lock, ids,
+        {.writer = writer_options_, .progress = [this](auto stage, auto done, auto) {
+           copied_bytes_ = stage == kCopying ? done : copied_bytes_.load();
+         }});
   }
 
   absl::StatusOr<std::vector<CopiedSnapshot>> Copy(const std::vector<Id>& ids = {}) {
@@ -57,6 +62,7 @@ class CopierTest : public MaintenanceFixture {
 
   static constexpr char kOther[] = "another password";
   FakeObjectStore other_;
+  std::atomic<int64_t> copied_bytes_ = 0;
 };
 
 TEST_F(CopierTest, CopiesAllOnceAndKeepsTrees) {
@@ -66,6 +72,7 @@ TEST_F(CopierTest, CopiesAllOnceAndKeepsTrees) {
   BackUp(second_image);
   const absl::StatusOr<std::vector<CopiedSnapshot>> copied = Copy();
   ASSERT_THAT(copied, IsOkAndHolds(SizeIs(2)));
+  EXPECT_GT(copied_bytes_, std::ssize(first_image)) << "the changed chunk of the second, too";
   EXPECT_EQ((*copied)[0].source, first);
   ExpectRestoresThere((*copied)[0].copy, first_image);
   ExpectRestoresThere((*copied)[1].copy, second_image);

@@ -1,5 +1,6 @@
 #include "repository/pruner.h"
 
+#include <atomic>
 #include <map>
 #include <string>
 #include <vector>
@@ -68,9 +69,19 @@ TEST_F(PrunerTest, PlansAndFrees) {
   ASSERT_THAT(dry, IsOk());
   EXPECT_EQ(store_.objects(), before);  // A plan writes nothing.
 
-  const absl::StatusOr<PrunePlan> done = Prune(Thorough());
+  std::atomic<int64_t> moved_bytes = 0;
+  PruneOptions options = Thorough();
+  options.progress = [&](absl::string_view stage, int64_t bytes, int64_t total) {
+    if (stage == kRepacking) {
+      moved_bytes = bytes;
+      EXPECT_EQ(total, dry->figures.bytes_repacked);
+    }
+  };
+  const absl::StatusOr<PrunePlan> done = Prune(options);
   ASSERT_THAT(done, IsOk());
   const PruneFigures& figures = done->figures;
+  EXPECT_GT(moved_bytes, 0);
+  EXPECT_LT(moved_bytes, figures.bytes_repacked);
   EXPECT_EQ(figures.bytes_freed, dry->figures.bytes_freed);
   EXPECT_EQ(figures.snapshots, 1);
   // Chunks, and five trees: leaf, level 1, image and root, and volume.json with the data.

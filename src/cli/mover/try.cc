@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,7 +21,10 @@
 #include "cli/mover/movement_json.h"
 #include "cli/mover/trial_needs.h"
 #include "cli/mover/trial_objects.h"
+#include "cli/progress.h"
 #include "cli/text.h"
+#include "k8s/informer.h"
+#include "k8s/object.h"
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/data_transfer.h"
@@ -126,6 +131,35 @@ struct TrialResult {
   }
 };
 
+// Reports to `meter`, which it borrows, how far the transfers of a Backup or Restore are, in bytes,
+// until it is destroyed. Without the right to watch them, it reports the stage alone.
+std::jthread ReportTransfers(const CallContext& ctx, k8s::ApiClient& api,
+                             const k8s::WatchedObjects& transfers, const std::string& stage,
+                             ProgressMeter& meter) {
+  meter.ReportCount(stage, 0, 0);
+  return std::jthread([=, &api, &meter](const std::stop_token& stop) {
+    CallContext context = ctx;
+    context.stop = stop;
+    std::map<std::string, incremental::TransferProgress> all;  // by name
+    const auto report = [&](const k8s::WatchEvent& event) {
+      incremental::TransferProgress& one = all[k8s::Name(event.object)];
+      one.done_bytes = GetInt(event.object, {"status", "progress", "bytesDone"});
+      one.total_bytes = GetInt(event.object, {"status", "progress", "totalBytes"});
+      incremental::TransferProgress sum;
+      for (const auto& [name, transfer] : all) {
+        sum.done_bytes += transfer.done_bytes;
+        sum.total_bytes += transfer.total_bytes;
+      }
+      meter.ReportBytes(stage, sum.done_bytes, sum.total_bytes);
+      return true;
+    };
+    while (!stop.stop_requested() && api.Watch(context, transfers.type, transfers.namespace_name,
+                                               {.label_selector = transfers.label_selector}, report)
+                                         .ok()) {
+    }
+  });
+}
+
 class TryCommand : public Command {
  public:
   VerbSyntax Declare() override;
@@ -143,7 +177,7 @@ class TryCommand : public Command {
                                    Console& console) const;
   absl::StatusOr<TrialResult> RunTrial(const CallContext& ctx, k8s::ApiClient& api,
                                        const TrialPlan& plan, const TrialNeeds& needs,
-                                       Console& console) const;
+                                       Console& console, ProgressMeter& meter) const;
   // Makes a Backup, and waits until it is Completed.
   absl::StatusOr<std::vector<DataUpload>> BackUp(const CallContext& ctx, k8s::ApiClient& api,
                                                  const std::string& name) const;
@@ -216,6 +250,8 @@ absl::StatusOr<ExitCode> TryCommand::Run(const CallContext& ctx, Session& sessio
   ASSIGN_OR_RETURN(request_.velero_namespace, cluster.OneVelero());
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   Console& console = session.console();
+  ProgressMeter meter(console, *ctx.clock,
+                      clean_up_ ? "removing what was left" : "looking at the cluster");
   if (clean_up_) {
     return CleanUp(ctx, *api, console);
   }
@@ -235,13 +271,14 @@ absl::StatusOr<ExitCode> TryCommand::Run(const CallContext& ctx, Session& sessio
   }
   ASSIGN_OR_RETURN(const TrialPlan plan, Plan(ctx, *api));
   RETURN_IF_ERROR(CheckScratch(ctx, *api, plan.scratch));
-  const absl::StatusOr<TrialResult> result = RunTrial(ctx, *api, plan, needs, console);
+  const absl::StatusOr<TrialResult> result = RunTrial(ctx, *api, plan, needs, console, meter);
   if (absl::IsCancelled(result.status())) {
     console.Info(
         absl::StrCat("interrupted: what the try made is being removed; Ctrl-C again leaves it for "
                      "csi-delta try ",
                      request_.namespace_name, " --clean-up"));
   }
+  meter.ReportCount("removing what was made", 0, 0);
   const absl::Status removed =
       keep_namespace_ && result.ok() ? absl::OkStatus() : RemoveAll(ctx, *api);
   if (!removed.ok()) {
@@ -341,22 +378,35 @@ absl::StatusOr<ExitCode> TryCommand::CleanUp(const CallContext& ctx, k8s::ApiCli
 
 absl::StatusOr<TrialResult> TryCommand::RunTrial(const CallContext& ctx, k8s::ApiClient& api,
                                                  const TrialPlan& plan, const TrialNeeds& needs,
-                                                 Console& console) const {
+                                                 Console& console, ProgressMeter& meter) const {
   TrialResult result;
   for (const std::string& backup : plan.backups) {
     if (!result.costs.empty() && between_.has_value()) {
       console.Info(absl::StrCat("waiting ", absl::FormatDuration(*between_),
                                 " for the applications to write"));
+      meter.ReportCount("waiting", 0, 0);
       ctx.clock->SleepFor(*between_, ctx.stop);
       RETURN_IF_ERROR(ctx.Check());
     }
     console.Info(absl::StrCat("Backup ", backup, " is being made (", result.costs.size() + 1,
                               " of ", plan.backups.size(), "); csi-delta status shows how far"));
+    const std::jthread reporter =
+        ReportTransfers(ctx, api,
+                        {DataUpload::Type(), request_.velero_namespace,
+                         LabelledWith(objects::kBackupNameLabel, backup).label_selector},
+                        absl::StrCat("backing up ", request_.namespace_name, " (",
+                                     result.costs.size() + 1, " of ", plan.backups.size(), ")"),
+                        meter);
     ASSIGN_OR_RETURN(std::vector<DataUpload> costs, BackUp(ctx, api, backup));
     result.costs.push_back(std::move(costs));
   }
   console.Info(absl::StrCat("Backup ", plan.scratch.backup, " is being restored into namespace ",
                             plan.scratch.into));
+  const std::jthread reporter = ReportTransfers(
+      ctx, api,
+      {objects::DataDownload::Type(), request_.velero_namespace,
+       LabelledWith(objects::kRestoreNameLabel, plan.scratch.restore).label_selector},
+      absl::StrCat("restoring into ", plan.scratch.into), meter);
   ASSIGN_OR_RETURN(result.trouble, RestoreIntoScratch(ctx, api, plan.scratch, *timeout_));
   ASSIGN_OR_RETURN(result.pvcs, CompareScratch(ctx, api, plan.scratch));
   for (const std::string& pvc : needs.pvcs) {

@@ -110,7 +110,9 @@ absl::StatusOr<ExitCode> DiffCommand::CompareSnapshots(const CallContext& ctx, S
   int64_t extents = 0;
   int64_t changed_bytes = 0;
   {
-    ProgressMeter meter(console, *ctx.clock);
+    // Progress in JSON is on stdout, as the list is.
+    Console quiet(session.environment().out, session.environment().error, {.quiet = true});
+    ProgressMeter meter(print_extents_ && console.options().json ? quiet : console, *ctx.clock);
     RETURN_IF_ERROR(CompareVolumes(ctx, *before, *after, meter, [&](const Extent& extent) {
       ++extents;
       changed_bytes += extent.length_bytes;

@@ -191,7 +191,8 @@ absl::StatusOr<ExitCode> RepairCommand::Run(const CallContext& ctx, Session& ses
 
 absl::Status RepairCommand::Check(const CallContext& ctx, Session& session) {
   Repository& repository = *session.engine().repository();
-  repository.DropIndex();  // The step before may have changed it.
+  check_.progress("checking", 0, 0);  // The counts of the step before end: some have the same name.
+  repository.DropIndex();             // The step before may have changed it.
   ASSIGN_OR_RETURN(report_, repository::CheckRepository(ctx, repository, check_));
   todo_ = MakePlan(report_);
   return absl::OkStatus();

@@ -75,7 +75,7 @@ class Sheet {
   explicit Sheet(int columns) : columns_(columns) {}
 
   void Add(absl::string_view name, absl::string_view value) {
-    if (value.empty()) {
+    if (absl::StripAsciiWhitespace(value).empty()) {  // which wraps to an empty line
       return;
     }
     std::string body = WrapText(Printable(value), kNameColumns, columns_);

@@ -526,10 +526,9 @@ void RestoreRun::Report() {
     return;
   }
   const MutexLock lock(report_mutex_);  // So that older numbers never come last.
-  const int64_t zero_bytes = Shared(result_.zero_bytes);
   options_.on_progress({.stage = "restore",
-                        .done_bytes = DoneBytes() - zero_bytes,
-                        .total_bytes = layout_.size_bytes() - zero_bytes,
+                        .done_bytes = Shared(result_.written_bytes) + Shared(result_.kept_bytes),
+                        .total_bytes = layout_.size_bytes() - Shared(result_.zero_bytes),
                         .is_at_most = !all_is_known_});
 }
 
