@@ -80,6 +80,54 @@ std::size_t EditsBetween(absl::string_view from, absl::string_view to) {
   return edits[from.size()][to.size()];
 }
 
+constexpr absl::string_view kMask = "***";
+constexpr absl::string_view kWordEnds = " \t\r\n,;()[]{}";
+// How names of secrets end, in small letters.
+constexpr absl::string_view kSecretNames[] = {
+    "password", "passwd",     "passphrase", "secret", "secretkey", "accesskey",  "accesskeyid",
+    "apikey",   "privatekey", "accountkey", "token",  "signature", "credential", "authorization"};
+
+bool NamesSecret(absl::string_view name) {
+  std::string plain = absl::AsciiStrToLower(name);
+  std::erase_if(plain, [](unsigned char c) { return !absl::ascii_isalnum(c); });
+  return std::any_of(std::begin(kSecretNames), std::end(kSecretNames),
+                     [&](absl::string_view end) { return absl::EndsWith(plain, end); });
+}
+
+// Small letters, capitals and digits are mixed in a word of base64, but not in names of kinds and
+// objects. Ids in small letters hold no secret here.
+bool LooksRandom(absl::string_view word) {
+  constexpr int64_t kLettersMin = 16;
+  const int64_t upper = std::count_if(word.begin(), word.end(), absl::ascii_isupper);
+  const int64_t lower = std::count_if(word.begin(), word.end(), absl::ascii_islower);
+  const int64_t digits = std::count_if(word.begin(), word.end(), absl::ascii_isdigit);
+  const int64_t letters = upper + lower + digits;
+  const bool is_aws_key = absl::StartsWith(word, "AKIA") || absl::StartsWith(word, "ASIA");
+  return letters >= kLettersMin && digits > 0 &&
+         (is_aws_key || (5 * upper >= letters && 5 * lower >= letters));
+}
+
+// `value_follows`: the word is the name of a secret alone, as of "token: x".
+std::string MaskWord(absl::string_view word, bool& value_follows) {
+  constexpr absl::string_view kAfterScheme = "://";
+  const std::size_t query = std::min(word.find('?'), word.size());
+  if (absl::StrContains(word.substr(query), '=')) {
+    return absl::StrCat(MaskWord(word.substr(0, query), value_follows), "?", kMask);
+  }
+  const std::size_t scheme = word.find(kAfterScheme);
+  const std::size_t user = word.find('@', scheme);
+  if (scheme != absl::string_view::npos) {
+    return absl::StrCat(word.substr(0, scheme), kAfterScheme,
+                        user < word.size() ? absl::StrCat(kMask, word.substr(user))
+                                           : word.substr(scheme + kAfterScheme.size()));
+  }
+  const std::size_t sign = std::min(word.find_first_of("=:"), word.size());
+  const bool is_secret = sign < word.size() && NamesSecret(word.substr(0, sign));
+  value_follows = is_secret && sign + 1 == word.size();
+  return is_secret && !value_follows ? absl::StrCat(word.substr(0, sign + 1), kMask)
+                                     : std::string(LooksRandom(word) ? kMask : word);
+}
+
 }  // namespace
 
 std::string FormatElapsed(absl::Duration elapsed) {
@@ -221,6 +269,23 @@ std::string WrapText(absl::string_view text, int indent, int columns) {
       absl::StrAppend(&line, line.empty() ? "" : " ", argument);
     }
     absl::StrAppend(&out, line.empty() ? "" : margin, line, "\n");
+  }
+  return out;
+}
+
+std::string WithoutSecrets(absl::string_view text) {
+  std::string out;
+  bool is_secret = false;
+  while (!text.empty()) {
+    const std::size_t length = std::min(text.find_first_of(kWordEnds), text.size());
+    const absl::string_view word = text.substr(0, length);
+    bool follows = word == "Bearer" || word == "Basic";  // of an Authorization
+    absl::StrAppend(&out, follows                      ? std::string(word)
+                          : is_secret && !word.empty() ? std::string(kMask)
+                                                       : MaskWord(word, follows));
+    is_secret = (follows || (is_secret && word.empty())) && text.substr(length, 1) == " ";
+    absl::StrAppend(&out, text.substr(length, 1));
+    text.remove_prefix(std::min(length + 1, text.size()));
   }
   return out;
 }

@@ -55,6 +55,11 @@ std::string Printable(absl::string_view text);
 // The same, but line breaks and tabs stay.
 std::string PrintableLines(absl::string_view text);
 
+// `text` with "***" for each word that may be a secret: the value of a name such as "password" or
+// "token", the user and the query of an address, a key id of AWS, and words that look random. A
+// secret that is an ordinary word of a sentence is not found.
+std::string WithoutSecrets(absl::string_view text);
+
 // The one of `names` nearest to `name`, counted in letters added, omitted, replaced or swapped with
 // the next; "" if even that differs in more than a third of the letters.
 std::string NearestOf(absl::string_view name, const std::vector<std::string>& names);

@@ -116,6 +116,32 @@ TEST(TextTest, ShowsWhatATerminalWouldObey) {
   EXPECT_EQ(FormatTable({{"a\nb", "c"}}), "a\\u000ab  c\n");
 }
 
+TEST(TextTest, WithoutSecretsMasksWhatMayBeOne) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"password=hunter2", "password=***"},
+      {"the password: hunter2 is wrong", "the password: *** is wrong"},
+      {R"({"token":"abc","n":1})", R"({"token":***,"n":1})"},
+      {R"({"token": "abc"})", R"({"token": ***})"},
+      {"AWS_SECRET_ACCESS_KEY=abc x", "AWS_SECRET_ACCESS_KEY=*** x"},
+      {"Authorization: Bearer abc.def, then", "Authorization: Bearer ***, then"},
+      {"GET /b/k?X-Amz-Signature=ab&c=d: 403", "GET /b/k?*** 403"},
+      {"s3:https://user:pw@host/b", "s3:https://***@host/b"},
+      {"id AKIAIOSFODNN7EXAMPLE", "id ***"},
+      {"key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY.", "key ***"},
+      {"eyJhbGciOiJSUzI1NiIsImtpZCI6IjF9.eyJpc3MiOiJrdWJl", "***"}};
+  for (const auto& [text, want] : cases) {
+    EXPECT_EQ(WithoutSecrets(text), want);
+  }
+  for (const char* kept :
+       {"", "Pod/csi-delta-mover-7d9f8b6c5d-x2x4z was deleted", "PersistentVolumeClaim/data-0",
+        "DataUpload/nightly-20261130-x7k2p: 2026-11-30T15:29:23Z",
+        "secrets \"cloud-credentials\" is forbidden: cannot get", "get secrets velero/c: not found",
+        "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "https://minio.velero.svc:9000/bucket/prefix", "token:\n  name: x\n"}) {
+    EXPECT_EQ(WithoutSecrets(kept), kept);
+  }
+}
+
 TEST(TextTest, FormatsTables) {
   EXPECT_EQ(FormatTable({{"ID", "Name"}, {"1", "one"}, {"20", ""}}), "ID  Name\n1   one\n20\n");
 }
