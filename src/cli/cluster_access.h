@@ -36,13 +36,12 @@ struct ClusterOptions {
   void Declare(ArgumentTable& table);
   // Of VerbFamily::kMover. -n is for the verb to declare, if it chooses volumes by namespace.
   void DeclareForMover(ArgumentTable& table);
+  // The cluster, and where data mover and Velero are.
+  void DeclarePlaces(ArgumentTable& table);
   // The namespace to read; "": all. Reads the kubeconfig.
   absl::StatusOr<std::string> Namespace() const;
   // INVALID_ARGUMENT if several are given.
   absl::StatusOr<std::string> OneVelero() const;
-
- private:
-  void DeclarePlaces(ArgumentTable& table);
 };
 
 }  // namespace csidelta::cli

@@ -59,6 +59,7 @@ void AddDeletionsCommands(Commands& all);
 void AddMoverKeyCommands(Commands& all);
 void AddAdoptCommand(Commands& all);
 void AddBasesCommands(Commands& all);
+void AddDebugCommand(Commands& all);
 void AddTryCommand(Commands& all);
 void AddUninstallCommand(Commands& all);
 void AddSnapshotCreateCommand(Commands& all);

@@ -103,7 +103,7 @@ std::vector<VerbTopic> Topics() {
   add("Data mover", {"try", "status", "bases|Base snapshots", "deletions|Data of deleted backups",
                      "mover-key|Keys of repositories", "adopt", "uninstall"});
   add("Changed blocks", {"conformance"});
-  add("Operations", {"doctor", "completion", "version"});
+  add("Operations", {"doctor", "debug", "completion", "version"});
   add("Run by Pods and CronJobs", {"datamover", "worker", "diffsnap", "extend-locks"});
   topics.back().in_overview = false;
   return topics;
@@ -174,12 +174,12 @@ Commands AllCommands() {
            AddCheckCommand, AddForgetCommand, AddPruneCommand, AddCopyCommand, AddRepairCommands,
            AddRepairVersionsCommand, AddExtendLocksCommand, AddKeyCommands, AddDatamoverCommand,
            AddDiffsnapCommand, AddConformanceCommand, AddStatusCommand, AddDoctorCommand,
-           AddWorkerCommand, AddMoverKeyCommands, AddAdoptCommand, AddBasesCommands,
-           AddDeletionsCommands, AddTryCommand, AddUninstallCommand, AddSnapshotCreateCommand,
-           AddSnapshotListCommand, AddSnapshotShowCommand, AddSnapshotDeleteCommand,
-           AddSnapshotPruneCommand, AddSnapshotPromoteCommand, AddSnapshotRestoreCommand,
-           AddSnapshotImportCommand, AddSnapshotScheduleCommand, AddLonghornCommands,
-           AddCompletionCommand);
+           AddDebugCommand, AddWorkerCommand, AddMoverKeyCommands, AddAdoptCommand,
+           AddBasesCommands, AddDeletionsCommands, AddTryCommand, AddUninstallCommand,
+           AddSnapshotCreateCommand, AddSnapshotListCommand, AddSnapshotShowCommand,
+           AddSnapshotDeleteCommand, AddSnapshotPruneCommand, AddSnapshotPromoteCommand,
+           AddSnapshotRestoreCommand, AddSnapshotImportCommand, AddSnapshotScheduleCommand,
+           AddLonghornCommands, AddCompletionCommand);
   AddEach<VersionCommand>(commands);
   return commands;
 }
