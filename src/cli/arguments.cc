@@ -298,10 +298,17 @@ std::string ProgramHelp(const ProgramSyntax& program, absl::Span<const VerbSynta
       }
     }
   }
-  return all ? absl::StrCat(out, DescribeFamilies(program, std::nullopt, columns), "\n",
-                            program.name, " VERB --help says what else a verb takes.\n")
-             : absl::StrCat(out, "\n", program.name, " VERB --help: flags and examples of a verb. ",
-                            program.name, " help --all: the rest.\n");
+  const std::string of_verbs =
+      absl::StrCat("\n", program.name, " VERB --help: flags and examples of a verb.\n");
+  if (!all) {
+    return absl::StrCat(out, of_verbs, program.name,
+                        " help --all: all verbs, shared flags, exit codes.\n");
+  }
+  absl::StrAppend(&out, DescribeFamilies(program, std::nullopt, columns), "\nExit codes:\n");
+  for (const auto& [code, meaning] : program.exit_codes) {
+    absl::StrAppend(&out, DescribeEntry(absl::StrCat("  ", code), meaning, columns, 7));
+  }
+  return absl::StrCat(out, of_verbs);
 }
 
 }  // namespace

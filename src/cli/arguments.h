@@ -120,6 +120,7 @@ struct ProgramSyntax {
   std::vector<VerbTopic> topics = {};
   // Verbs of other programs, and what to do here instead.
   std::vector<std::pair<std::string, std::string>> answers = {};
+  std::vector<std::pair<std::string, std::string>> exit_codes = {};  // and their meanings
 };
 
 // The verb of a command line and its positions. The verb is the first argument that is neither a

@@ -7,8 +7,8 @@ void ClusterSnapshotFlags::Declare(ArgumentTable& table) {
             "the VolumeSnapshot that DEVICE was made of: its CSI driver is asked what changed",
             query.volume_snapshot);
   table.Add("--base-handle", "HANDLE",
-            "what the driver knows the parent's volume snapshot by (default: what was recorded "
-            "with the parent)",
+            "the driver's handle of the parent's volume snapshot (default: the one recorded with "
+            "the parent)",
             query.base_handle);
   DeclareAccess(table);
   cluster.Declare(table);
@@ -20,8 +20,8 @@ void ClusterSnapshotFlags::DeclareAccess(ArgumentTable& table) {
                   "DifferentialSnapshot, the first one available (auto), or none",
                   query.changed_blocks);
   table.Add("--change-id-annotation", "NAME",
-            "the annotation of a VolumeSnapshot that holds what its driver compares by, if not by "
-            "handles",
+            "the annotation of a VolumeSnapshot with the id that its driver compares, if the "
+            "driver does not compare handles",
             query.change_id_annotation);
   table.Add("--service-account", "NS/NAME",
             "the ServiceAccount whose token authenticates to the metadata service (default: the "

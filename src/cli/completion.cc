@@ -66,7 +66,7 @@ class CompletionCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddPositional("SHELL", "bash, zsh or fish", shell_);
+    table.AddPositional("bash|zsh|fish", "the shell", shell_);
     return {.name = "completion",
             .summary = "Print a script that makes a shell complete verbs and flags",
             .details =
@@ -115,8 +115,14 @@ std::vector<std::string> Complete(absl::Span<const std::string> arguments,
     }
     candidates.insert("--help");
   } else {  // A verb may also be a group.
-    const std::vector<std::string> next = NextVerbParts(found.name, verbs);
+    std::vector<std::string> next = NextVerbParts(found.name, verbs);
+    if (found.syntax != nullptr && absl::StrContains(found.syntax->table.positional().name, "|")) {
+      next = absl::StrSplit(found.syntax->table.positional().name, '|');
+    }
     candidates = {next.begin(), next.end()};
+    if (before.empty()) {
+      candidates.insert("help");
+    }
   }
   std::erase_if(candidates,
                 [&](const std::string& one) { return !absl::StartsWith(one, current); });

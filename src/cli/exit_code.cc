@@ -68,7 +68,7 @@ std::string Explain(const absl::Status& status, absl::string_view location) {
   absl::string_view step = NextStep(status, location);
   switch (ExitCodeOf(status)) {
     case ExitCode::kNoRepository:
-      step = "make one with csi-delta init, or give another place with --repo";
+      step = "make one with csi-delta init, or give another address with --repo";
       break;
     case ExitCode::kWrongPassword:
       if (!has_step) {

@@ -25,10 +25,10 @@ constexpr NumberRule kNumbers[] = {
     {"-l", "--keep-last", "keep the N newest", &KeepRules::last},
     {"-H", "--keep-hourly", "keep the newest of each of the last N hours with snapshots",
      &KeepRules::hourly},
-    {"-d", "--keep-daily", "the same of days", &KeepRules::daily},
-    {"-w", "--keep-weekly", "of weeks", &KeepRules::weekly},
-    {"-m", "--keep-monthly", "of months", &KeepRules::monthly},
-    {"-y", "--keep-yearly", "of years", &KeepRules::yearly},
+    {"-d", "--keep-daily", "the same for days", &KeepRules::daily},
+    {"-w", "--keep-weekly", "the same for weeks", &KeepRules::weekly},
+    {"-m", "--keep-monthly", "the same for months", &KeepRules::monthly},
+    {"-y", "--keep-yearly", "the same for years", &KeepRules::yearly},
 };
 
 struct SpanRule {
@@ -37,13 +37,14 @@ struct SpanRule {
   CalendarSpan KeepRules::*target;
 };
 constexpr SpanRule kSpans[] = {
-    {"--keep-within", "keep all that are at most so much older than the newest: \"2y5m7d3h\"",
+    {"--keep-within", "keep all that are at most this much older than the newest: \"2y5m7d3h\"",
      &KeepRules::within},
-    {"--keep-within-hourly", "keep one of each hour of that time", &KeepRules::within_hourly},
-    {"--keep-within-daily", "one of each day", &KeepRules::within_daily},
-    {"--keep-within-weekly", "one of each week", &KeepRules::within_weekly},
-    {"--keep-within-monthly", "one of each month", &KeepRules::within_monthly},
-    {"--keep-within-yearly", "one of each year", &KeepRules::within_yearly},
+    {"--keep-within-hourly", "keep the newest of each hour of this time",
+     &KeepRules::within_hourly},
+    {"--keep-within-daily", "the same for days", &KeepRules::within_daily},
+    {"--keep-within-weekly", "the same for weeks", &KeepRules::within_weekly},
+    {"--keep-within-monthly", "the same for months", &KeepRules::within_monthly},
+    {"--keep-within-yearly", "the same for years", &KeepRules::within_yearly},
 };
 
 absl::StatusOr<int> ParseKeep(const std::string& text) {

@@ -126,6 +126,24 @@ std::vector<std::pair<std::string, std::string>> Answers() {
       {"rewrite", "a volume is restored whole, so nothing can be left out of its snapshots"},
       {"migrate", "restic migrate upgrade_repo_v2 makes version 2, which csi-delta writes"},
       {"self-update", "the program is part of the image of the plugin: update both together"},
+      {"generate", "csi-delta completion SHELL prints what a shell needs"},
+      {"drill", "csi-delta try NAMESPACE --backup latest restores the newest backup"},
+  };
+}
+
+std::vector<std::pair<std::string, std::string>> ExitCodes() {
+  return {
+      {"0", "done"},
+      {"1", "failed; check: something is damaged"},
+      {"3", "done, except for what is named: it is damaged, cannot be read or was not deleted"},
+      {"10", "the repository does not exist"},
+      {"11", "locked by another program, or another operation on the volume is under way"},
+      {"12", "wrong password"},
+      {"20", "the backup is good, but its list was refused or found wrong: everything was read"},
+      {"21", "--on-fallback fail: everything would have to be read"},
+      {"22", "the target of a restore is smaller than the volume; nothing was written"},
+      {"23", "snapshot delete: all that was named is kept for a reason; nothing was deleted"},
+      {"130", "interrupted"},
   };
 }
 
@@ -191,6 +209,7 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> argume
   program.name = environment.program;
   program.topics = Topics();
   program.answers = Answers();
+  program.exit_codes = ExitCodes();
   Commands commands = AllCommands();
   std::vector<VerbSyntax> verbs;
   verbs.reserve(commands.size());

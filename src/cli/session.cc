@@ -95,13 +95,14 @@ ArgumentTable RepositoryTable(GlobalOptions& options, bool exists) {
             "/var/tmp)",
             options.scratch_folder);
   table.AddBytes("--memory-budget",
-                 "memory to work with, at most 32MiB less than the limit of this "
-                 "process's cgroup: number and size of buffers, packs and tables follow from it",
+                 "memory for buffers, packs and tables; at most 32MiB less than the limit of this "
+                 "process's cgroup",
                  options.memory_budget_bytes);
   table.Add("--cacert", "FILE",
             "certificates to trust for a bucket, as PEM (default: $RESTIC_CACERT)",
             options.ca_file);
-  table.Add("--add-cacert", "FILE", "certificates to trust besides, as PEM", options.added_ca_file);
+  table.Add("--add-cacert", "FILE", "certificates to trust in addition, as PEM",
+            options.added_ca_file);
   table.Add("--insecure-tls", "do not verify the certificate of a bucket's server",
             options.insecure_tls);
   table.AddNumber("--limit-upload", "KIB",
@@ -253,7 +254,7 @@ absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
   }
   if (text.empty()) {
     return absl::InvalidArgumentError(
-        "no repository is named; give one with --repo or RESTIC_REPOSITORY");
+        "no repository is named; give --repo or RESTIC_REPOSITORY, or to read, --pvc NS/NAME");
   }
   return text;
 }

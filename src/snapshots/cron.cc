@@ -100,7 +100,7 @@ absl::Status AddCronItem(const CronField& field, absl::string_view item, CronVal
   const bool has_step = parts.size() == 2;
   if (has_step && (!std::all_of(parts[1].begin(), parts[1].end(), absl::ascii_isdigit) ||
                    !absl::SimpleAtoi(parts[1], &step) || step < 1)) {
-    return CronError(field, item, "has a step that is no number above 0");
+    return CronError(field, item, "has a step that is not a number above 0");
   }
   // Once round is as good as any longer step.
   for (int value = from; value <= to; value += std::min(step, field.high + 1)) {
@@ -130,7 +130,7 @@ absl::Status CheckCron(absl::string_view text) {
       absl::StrSplit(text, absl::ByAnyChar(" \t"), absl::SkipEmpty());
   if (field_texts.size() != kFieldCount || text.size() > kTextBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "\"", text.substr(0, kTextBytesMax), "\" is no cron expression: it has ",
+        "\"", text.substr(0, kTextBytesMax), "\" is not a cron expression: it has ",
         field_texts.size(), field_texts.size() == 1 ? " field" : " fields",
         ", not 5 (minute, hour, day of month, month, day of week: \"0 3 * * *\"), and is not "
         "@hourly, @daily, @weekly, @monthly or @yearly"));

@@ -40,9 +40,7 @@ absl::Status CheckName(absl::string_view what, const std::string& name) {
 }
 
 absl::Status CheckSelection(const PvcSelection& selection) {
-  const int ways = (selection.names.empty() ? 0 : 1) + (selection.stateful_set.empty() ? 0 : 1) +
-                   (selection.label_selector.empty() ? 0 : 1) + (selection.all ? 1 : 0);
-  if (!selection.pod.empty() || ways != 1) {
+  if (!selection.pod.empty() || !CheckOneWay(selection).ok()) {
     return absl::InvalidArgumentError(
         "name PVCs in one way: by their names, --statefulset, -l or --all; a Pod comes and goes");
   }
@@ -73,11 +71,11 @@ absl::Status CheckSchedule(const ScheduleRequest& request) {
   if (!zone.empty() && (!IsPlainToken(zone) || absl::EqualsIgnoreCase(zone, "local") ||
                         absl::StartsWith(zone, "/") || absl::StrContains(zone, ".."))) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "\"", zone, "\" is no time zone by its IANA name, such as Europe/Berlin or Etc/UTC"));
+        "\"", zone, "\" is not a time zone by its IANA name, such as Europe/Berlin or Etc/UTC"));
   }
   if (!IsPlainToken(request.image) || absl::StartsWith(request.image, "-")) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", request.image, "\" is no image, such as registry/name:tag"));
+        absl::StrCat("\"", request.image, "\" is not an image like registry/name:tag"));
   }
   RETURN_IF_ERROR(CheckSelection(request.selection));
   if (!request.class_name.empty()) {

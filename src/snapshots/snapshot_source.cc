@@ -217,15 +217,19 @@ class SourcePreparer {
 
 }  // namespace
 
-absl::StatusOr<SelectedPvcs> SelectPvcs(const CallContext& ctx, k8s::ApiClient& api,
-                                        const PvcSelection& selection) {
+absl::Status CheckOneWay(const PvcSelection& selection) {
   const int ways = (selection.names.empty() ? 0 : 1) + (selection.pod.empty() ? 0 : 1) +
                    (selection.stateful_set.empty() ? 0 : 1) +
                    (selection.label_selector.empty() ? 0 : 1) + (selection.all ? 1 : 0);
-  if (ways != 1) {
-    return absl::InvalidArgumentError(
-        "name the PVCs in one way: their names, --pod, --statefulset, -l or --all");
-  }
+  return ways == 1
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(
+                   "name the PVCs in one way: their names, --pod, --statefulset, -l or --all");
+}
+
+absl::StatusOr<SelectedPvcs> SelectPvcs(const CallContext& ctx, k8s::ApiClient& api,
+                                        const PvcSelection& selection) {
+  RETURN_IF_ERROR(CheckOneWay(selection));
   ASSIGN_OR_RETURN(SelectedPvcs selected, Select(ctx, api, selection));
   if (selected.pvcs.empty()) {
     return absl::NotFoundError(absl::StrCat(

@@ -27,9 +27,11 @@ struct SelectedPvcs {
   std::string workload;                                   // "StatefulSet/db", "Pod/db-0"; else ""
 };
 
-// INVALID_ARGUMENT unless exactly one way is used. NOT_FOUND, naming it, for a PVC, Pod or
-// StatefulSet that does not exist, and if nothing is selected. Other errors are those of the API
-// server. One or two requests, and one per name.
+absl::Status CheckOneWay(const PvcSelection& selection);  // INVALID_ARGUMENT unless one is used
+
+// As CheckOneWay. NOT_FOUND, naming it, for a PVC, Pod or StatefulSet that does not exist, and if
+// nothing is selected. Other errors are those of the API server. One or two requests, and one per
+// name.
 absl::StatusOr<SelectedPvcs> SelectPvcs(const CallContext& ctx, k8s::ApiClient& api,
                                         const PvcSelection& selection);
 

@@ -292,8 +292,8 @@ TEST_F(ArgumentsTest, TheOverviewHasATopicForEachVerbAndALineForEachGroup) {
             "Looking:\n"
             "  snapshot       Copies: list, show\n"
             "  version        Say the version\n\n"
-            "csi-delta VERB --help: flags and examples of a verb. csi-delta help --all: the "
-            "rest.\n");
+            "csi-delta VERB --help: flags and examples of a verb.\n"
+            "csi-delta help --all: all verbs, shared flags, exit codes.\n");
   const std::string all = HelpText("", syntax_, verbs_, kHelpColumns, /*all=*/true);
   for (const char* part :
        {"  key add ", "Others:\n", "  hidden ", "--repo REPO", "--namespace NS"}) {

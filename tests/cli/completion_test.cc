@@ -30,6 +30,8 @@ std::vector<std::string> CompleteOf(const std::vector<std::string>& words) {
 TEST(CompletionTest, CompletionOffersVerbs) {
   EXPECT_THAT(CompleteOf({"ver"}), ElementsAre("version"));
   EXPECT_THAT(CompleteOf({}), Contains("backup"));
+  EXPECT_THAT(CompleteOf({"hel"}), ElementsAre("help"));
+  EXPECT_THAT(CompleteOf({"completion", ""}), ElementsAre("bash", "fish", "zsh"));
   EXPECT_THAT(CompleteOf({"--repo", "snapshots", "ver"}), ElementsAre("version"));
   EXPECT_THAT(CompleteOf({"key", ""}), ElementsAre("add", "list", "passwd", "remove"));
   EXPECT_THAT(CompleteOf({"--json", "key", "pa"}), ElementsAre("passwd"));

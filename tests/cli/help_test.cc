@@ -85,6 +85,11 @@ TEST(HelpTest, TheOverviewFitsOnOneScreenAndHelpOfAllHasEveryVerb) {
     EXPECT_THAT(help, AllOf(Not(HasSubstr("  worker")), HasSubstr("  status"))) << columns;
   }
   const std::string all = Print("help --all");
+  EXPECT_THAT(Print("--help"), HasSubstr("exit codes"));
+  for (const char* code : {"0", "1", "3", "10", "11", "12", "20", "21", "22", "23", "130"}) {
+    EXPECT_THAT(all.substr(all.find("\nExit codes:\n")),
+                HasSubstr(absl::StrCat("\n  ", code, " ")));
+  }
   const Commands commands = AllCommands();
   for (const VerbSyntax& verb : SyntaxOf(commands)) {
     EXPECT_THAT(all, HasSubstr(absl::StrCat("\n  ", verb.name, " "))) << "which topic has it?";

@@ -126,7 +126,7 @@ TEST_F(LonghornListTest, WhatMayNotBeReadIsNamed) {
   }
   api_.Forbid("list", "recurringjobs");
   EXPECT_THAT(Run({"--of-gone-jobs"}).error,
-              HasSubstr("which RecurringJobs are gone is not known"));
+              HasSubstr("it is not known which RecurringJobs are gone"));
   api_.ClearFaults();
   api_.Forbid("list", "snapshots");
   EXPECT_EQ(Run({}).code, ExitCode::kFailed);

@@ -77,7 +77,7 @@ TEST_F(LonghornPruneVerbTest, WithoutARuleOrASelectionThatMeansAllItIsAnError) {
   for (const std::vector<std::string>& words : lines) {
     const Outcome outcome = Run(words);
     EXPECT_EQ(outcome.code, ExitCode::kFailed);
-    EXPECT_THAT(outcome.error, HasSubstr("nothing says which Snapshots may go"));
+    EXPECT_THAT(outcome.error, HasSubstr("no rule chooses Snapshots to delete"));
   }
   EXPECT_EQ(api_.CallCount("*", "*"), 0);
   EXPECT_EQ(Run({"--older-than", "1d"}).code, ExitCode::kOk);

@@ -867,7 +867,7 @@ TEST_F(ProgramTest, AVariableOfResticThatIsNotReadIsNamed) {
 
 TEST_F(ProgramTest, AnswersTheVerbsOfRestic) {
   for (const char* verb : {"unlock", "dump", "find", "rebuild-index", "mount", "rewrite", "cache",
-                           "tag", "cat", "recover", "list", "migrate", "self-update"}) {
+                           "tag", "cat", "recover", "list", "migrate", "self-update", "generate"}) {
     const Outcome outcome = Run({verb});
     EXPECT_EQ(outcome.code, ExitCode::kFailed);
     EXPECT_THAT(outcome.error, HasSubstr(absl::StrCat("there is no verb ", verb, ": ")));

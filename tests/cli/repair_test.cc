@@ -422,10 +422,11 @@ TEST_F(RepairTest, ASnapshotThatDoesNotReadIsNamedAndWhatDeletesDoesNotPassItOve
     std::vector<std::string> words = {"--json", "restore", "latest", "--target", Path("target")};
     words.insert(words.end(), more.begin(), more.end());
     const Outcome outcome = MustRun(words, ExitCode::kIncomplete);
-    EXPECT_THAT(outcome.error,
-                AllOf(HasSubstr(file), HasSubstr("csi-delta forget " + second),
-                      HasSubstr(first.substr(0, 8) + " is the latest that reads; one that does "
-                                                     "not read may be newer")));
+    EXPECT_THAT(
+        outcome.error,
+        AllOf(HasSubstr(file), HasSubstr("csi-delta forget " + second),
+              HasSubstr(first.substr(0, 8) +
+                        " is the latest that can be read; one that cannot be read may be newer")));
     EXPECT_EQ(outcome.Result()["may_be_older"], true);
   }
   for (const std::vector<std::string>& words :

@@ -216,7 +216,7 @@ TEST_F(SnapshotDeleteTest, WhatMayNotBeReadIsNamedAndTheRestIsChecked) {
   EXPECT_EQ(outcome.code, ExitCode::kOk);
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("binding, driver and handle not checked"),
                                    HasSubstr("PVCs that use a snapshot not checked")));
-  EXPECT_THAT(outcome.out, HasSubstr("whether the storage keeps its data is not known"));
+  EXPECT_THAT(outcome.out, HasSubstr("it is not known whether the storage keeps its data"));
   EXPECT_FALSE(IsThere("monday"));
   Label("tuesday", objects::kKeepLabel, "true");
   EXPECT_EQ(Delete({"tuesday"}).code, ExitCode::kProtected);
@@ -282,7 +282,7 @@ TEST_F(SnapshotDeleteTest, WithDataTakesTheRightToReadAndPatchContents) {
   api_.Forbid("*", "volumesnapshotcontents");
   const Outcome unread = Delete({"monday", "--with-data"});
   EXPECT_EQ(unread.code, ExitCode::kFailed);
-  EXPECT_THAT(unread.error, HasSubstr("--with-data takes the rights to get and to patch"));
+  EXPECT_THAT(unread.error, HasSubstr("--with-data needs the rights to get and to patch"));
   api_.ClearFaults();
   api_.Forbid("patch", "volumesnapshotcontents");
   EXPECT_EQ(Delete({"monday", "--with-data"}).code, ExitCode::kIncomplete);

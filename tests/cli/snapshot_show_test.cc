@@ -141,8 +141,8 @@ TEST_F(SnapshotShowTest, WhatMayNotBeReadIsNamedAndNotGuessed) {
                                    HasSubstr("PVCs that use a snapshot not checked"),
                                    HasSubstr("events not checked")));
   EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("not checked: it may not be read"), HasSubstr("Events: not checked"),
-                    HasSubstr("whether the storage keeps its data is not known"),
+              AllOf(HasSubstr("not checked: you may not read it"), HasSubstr("Events: not checked"),
+                    HasSubstr("it is not known whether the storage keeps its data"),
                     HasSubstr("Kept from delete: by nothing that may be read"),
                     Not(HasSubstr("Driver:")), Not(HasSubstr("Policy:"))));
   const Json shown = RunJson({"monday"});

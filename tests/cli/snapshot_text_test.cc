@@ -45,7 +45,7 @@ TEST(SnapshotTextTest, EachActionIsPrinted) {
   entry.driver = "d.example.com";
   EXPECT_THAT(DataActionText(entry, snapshots::DataAction::kNone), HasSubstr("no data yet"));
   EXPECT_THAT(DataActionText(entry, snapshots::DataAction::kUnknown),
-              HasSubstr("c may not be read"));
+              HasSubstr("c cannot be read"));
   EXPECT_THAT(DataActionText(entry, snapshots::DataAction::kContentGone),
               HasSubstr("c does not exist"));
   EXPECT_THAT(DataActionText(entry, snapshots::DataAction::kNotItsOwn),

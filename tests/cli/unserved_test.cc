@@ -74,6 +74,7 @@ TEST_P(UnservedTest, NamesWhatIsMissingAndTheCommandThatInstallsIt) {
 
 const VerbCase kVerbs[] = {
     {"status", kMover},
+    {"snapshots --pvc shop/orders", kMover},
     {"deletions list", kMover},
     {"deletions retry one", kMover},
     {"bases list", kSnapshots},
@@ -110,6 +111,11 @@ TEST_F(UnservedTest, DoctorIsAChecklistInTheOrderOfTheWork) {
   EXPECT_THAT(program_.Run(words).out, HasSubstr("\x1b[31mfault    \x1b[0m1. snapshot-kinds"));
   program_.variables["NO_COLOR"] = "1";
   EXPECT_THAT(program_.Run(words).out, Not(HasSubstr("\x1b")));
+}
+
+TEST(NoServerTest, AnIncompleteCommandIsRefusedBeforeTheClusterIsLookedFor) {
+  EXPECT_THAT(ProgramRunner().Run({"snapshot", "create", "--kubeconfig", "/none"}).error,
+              HasSubstr("name the PVCs in one way"));
 }
 
 TEST(NoServerTest, AClosedPortEndsAVerbWithinSeconds) {

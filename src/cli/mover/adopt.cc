@@ -111,21 +111,21 @@ class AdoptCommand : public Command {
 
 VerbSyntax AdoptCommand::Declare() {
   ArgumentTable table;
-  table.Add("--from-cluster", "UID",
-            "the cluster that is gone, as its folder in the bucket and the messages of uploads "
-            "name it",
-            foreign_.cluster);
+  table.Add(
+      "--from-cluster", "UID",
+      "the uid of the lost cluster, which is its folder in the bucket; messages of uploads name it",
+      foreign_.cluster);
   table.Add("--location", "NAME", "the BackupStorageLocation of that bucket", foreign_.location);
-  table.Add("--undo", "take it back: PVCs begin repositories of their own; no data goes", undo_);
+  table.Add("--undo", "undo it: PVCs start repositories of their own; no data is deleted", undo_);
   table.Add("--yes", "do it (default: only print what would be done)", yes_);
   return {.name = "adopt",
-          .summary = "Go on in the repositories of a cluster that is gone",
+          .summary = "Continue the backups of a lost cluster in its repositories",
           .details =
-              "PVCs that were restored from its backups, and those that will be, are backed up "
-              "into its repositories: the first backup stores what differs, not everything once "
-              "more. A PVC that was backed up since keeps its own. Refuses while a snapshot or a "
-              "lock there is younger than its last schedule. Who did it and when is recorded in "
-              "the mover's namespace. Uploads that have begun are not changed, nor by --undo.",
+              "PVCs that were restored from its backups, or will be, are backed up into its "
+              "repositories: their first backup stores only what differs. A PVC that was backed up "
+              "since keeps its own. Refuses while that cluster may still write: a snapshot or a "
+              "lock there is younger than its last schedule. Your user and the time are recorded "
+              "in the mover's namespace. Uploads under way are not changed.",
           .table = std::move(table),
           .family = VerbFamily::kMover,
           .examples = {"adopt --from-cluster UID", "adopt --from-cluster UID --yes"}};

@@ -109,16 +109,15 @@ class BasesListCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     selection_.Declare(table);
-    return {
-        .name = "bases list",
-        .summary = "List the base snapshots that uploads are compared with",
-        .details =
-            "Each with its PVC, driver, age and BackupStorageLocation, the size of its volume, "
-            "and the reason if it is unused. The data mover drops unused bases by itself; where "
-            "a Backup or a BackupStorageLocation was not found, after an hour.",
-        .table = std::move(table),
-        .family = VerbFamily::kMover,
-        .examples = {"bases list", "bases list -n shop --pvc data"}};
+    return {.name = "bases list",
+            .summary = "List the base snapshots that uploads are compared with",
+            .details =
+                "Each with its PVC, driver, age and BackupStorageLocation, the size of its volume, "
+                "and the reason if it is unused. The data mover drops unused bases by itself; "
+                "after an hour if a Backup or a BackupStorageLocation was not found.",
+            .table = std::move(table),
+            .family = VerbFamily::kMover,
+            .examples = {"bases list", "bases list -n shop --pvc data"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -49,11 +49,11 @@ absl::Status ReadSecrets(const std::string& path, std::map<std::string, Secret>&
   const std::string text(std::istreambuf_iterator<char>(file), {});
   const absl::StatusOr<Json> json = ParseJsonObject(text);
   if (!json.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is no JSON object"));
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a JSON object"));
   }
   const std::map<std::string, std::string> texts = GetStringMap(*json, {});
   if (texts.size() != json->size()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " holds something that is no text"));
+    return absl::InvalidArgumentError(absl::StrCat(path, " has a value that is not a string"));
   }
   for (const auto& [name, value] : texts) {
     secrets[name] = Secret(value);
@@ -122,19 +122,20 @@ class ConformanceCommand : public Command {
     table.Add("--csi-address", "ADDRESS", "the driver's socket, as unix:///path (required)",
               options_.link.address);
     table.Add("--work-folder", "FOLDER",
-              "an absolute path that the driver sees, too: volumes are put below it, and copies of "
-              "them take their room there",
+              "an absolute path that the driver sees, too: holds the volumes and copies of them",
               options_.work_folder);
-    table.AddBytes("--volume-size", "of the volume that is written", options_.volume_bytes);
-    table.AddNumber("--seed", "N", "what is written follows from it", 0, INT64_MAX, seed_);
-    table.AddList("--parameter", "KEY=VALUE", "of the driver's StorageClass; may be given again",
-                  parameters_);
+    table.AddBytes("--volume-size", "size of the volume that is written", options_.volume_bytes);
+    table.AddNumber("--seed", "N", "random seed of the data that is written", 0, INT64_MAX, seed_);
+    table.AddList("--parameter", "KEY=VALUE",
+                  "a parameter of the driver's StorageClass; may be given again", parameters_);
     table.AddList("--snapshot-parameter", "KEY=VALUE",
-                  "of its VolumeSnapshotClass; may be given again", snapshot_parameters_);
-    table.Add("--secrets-file", "FILE", "a JSON object of texts: the secrets of every call",
+                  "a parameter of its VolumeSnapshotClass; may be given again",
+                  snapshot_parameters_);
+    table.Add("--secrets-file", "FILE", "a JSON object of strings: the secrets of every call",
               secrets_path_);
-    table.AddWait("--call-timeout", "for one call of the driver", call_time_max_);
-    table.AddWait("--time-limit", "for all of it but the cleaning up", time_max_);
+    table.AddWait("--call-timeout", "how long one call of the driver may take", call_time_max_);
+    table.AddWait("--time-limit", "how long the whole test may take, without the clean-up",
+                  time_max_);
     return {.name = "conformance",
             .summary = "Test whether a CSI driver keeps the rules of changed block lists",
             .details = kDetails,

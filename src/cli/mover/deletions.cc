@@ -73,13 +73,13 @@ class DeletionsListCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.Add("--all", "also those that are done, which stay for a day", all_);
+    table.Add("--all", "also those that are done; they are listed for a day", all_);
     return {.name = "deletions list",
             .summary = "List the DataDeletions that are not done, and why",
             .details =
-                "The data of a deleted backup goes by a DataDeletion. One that is New waits for a "
-                "worker, which removes all that is due in one repository. One that is Failed was "
-                "given up, or names nothing of csi-delta: deletions retry requests it again.",
+                "A DataDeletion removes the data of a deleted backup. If it is New, it waits for a "
+                "worker, which removes all that is due in one repository. If it is Failed, it was "
+                "given up, or it names no data of csi-delta; deletions retry requests it again.",
             .table = std::move(table),
             .family = VerbFamily::kMover,
             .examples = {"deletions list", "deletions list --all --velero-namespace velero-two"}};
@@ -115,7 +115,7 @@ class DeletionsRetryCommand : public Command {
     table.AddPositionals("NAME", "the DataDeletions to retry", 0, kNamesMax, names_);
     table.Add("--all", "each that failed or is tried again later", all_);
     return {.name = "deletions retry",
-            .summary = "Request DataDeletions again that were given up, or have to wait",
+            .summary = "Retry DataDeletions that were given up, or wait for their next attempt",
             .details =
                 "Sets the annotation mover.csi-delta.io/retry, which the data mover removes when "
                 "it makes the next attempt due. Those that are done are left alone.",

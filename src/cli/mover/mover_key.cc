@@ -148,15 +148,14 @@ class MoverKeyImportCommand : public Command {
     table.AddPositional("FILE", "what mover-key export printed", file_);
     location_.Declare(table);
     table.Add("--newest",
-              "use the first of them for what is written from now on; data that is there stays as "
-              "it is, and is read with the keys that it has",
+              "use the first of them for new data; existing data stays as it is, and is read with "
+              "its own keys",
               newest_);
     return {.name = "mover-key import",
             .summary = "Import the keys of a location",
             .details =
-                "To restore in another cluster, to put back a key that was lost, or with --newest "
-                "to rotate the key. Keys that are there already stay. Imported keys count as "
-                "confirmed.",
+                "Use it to restore in another cluster, to bring back a lost key, or with --newest "
+                "to rotate the key. Existing keys stay. Imported keys count as confirmed.",
             .table = std::move(table),
             .family = VerbFamily::kMover,
             .examples = {"mover-key import --location default default.keys",
@@ -190,11 +189,10 @@ class MoverKeyRemoveCommand : public Command {
     table.AddPositional("FINGERPRINT", "of the key, 16 hexadecimal digits", fingerprint_);
     location_.Declare(table);
     return {.name = "mover-key remove",
-            .summary = "Remove a key that no repository of a location has any more",
+            .summary = "Remove a key that no repository of a location uses any more",
             .details =
-                "The end of a key rotation: the key is not missed afterwards, and workers do not "
-                "get it. Before, make sure with key list that each repository has another one. The "
-                "newest key stays.",
+                "This ends a key rotation: workers no longer get the key. First make sure with key "
+                "list that each repository has another one. The newest key cannot be removed.",
             .table = std::move(table),
             .family = VerbFamily::kMover,
             .examples = {"mover-key remove --location default 0123456789abcdef",

@@ -309,23 +309,22 @@ VerbSyntax StatusCommand::Declare() {
   ArgumentTable table;
   table.Add("--backup", "NAME", "what this Backup of Velero did with each volume, and its cost",
             backup_);
-  table.Add("--all", "also what is over, as long as its object is there", all_);
+  table.Add("--all", "also finished transfers, as long as their objects exist", all_);
   table.Add("-w,--watch",
             "on a terminal: stay, and draw again each second, or less often if reading takes long, "
             "until it is interrupted (Ctrl-C)",
             watch_);
   return {.name = "status",
-          .summary = "Show what the data mover is doing",
+          .summary = "Show transfers under way, and the last good backup of each PVC",
           .details =
-              "Which volumes are being moved, how far they are, how fast, how long it "
-              "will take, and what waits for what. Says when the settings pause transfers or "
-              "no upload window is open. Then each protected volume: the age of its last good "
-              "backup, of its base and of its newest check, and the next step, where one is "
-              "needed; those first. And the PVCs that a Restore of Velero left without data, "
-              "because they existed before, with the command that brings it. With --backup or -n, "
-              "instead of all this: the backup of each volume, or the newest one of each PVC in "
-              "that namespace, why it was full, what it cost, whether a check of its repository "
-              "was made since, and the next step. -l chooses by the labels of DataUploads.",
+              "First come the transfers: progress, speed, time left, and what the others wait for, "
+              "such as a paused data mover or a closed upload window. Then comes each protected "
+              "volume: the age of its last good backup, of its base and of its newest check; those "
+              "that need a next step come first. Then come PVCs that a Restore of Velero left "
+              "without data, because they existed before, each with the command that restores it. "
+              "With --backup or -n it prints one row for each volume instead: its backup, why it "
+              "was full, what it cost, whether it was checked since, and the next step. -l selects "
+              "by labels of DataUploads.",
           .table = std::move(table),
           .family = VerbFamily::kCluster,
           .examples = {"status --backup nightly-1", "status --watch --context prod"}};

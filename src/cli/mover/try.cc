@@ -208,7 +208,7 @@ VerbSyntax TryCommand::Declare() {
                               request_.namespace_name);
   table.Add("-n,--namespace", "NAMESPACE", "the same", namespace_);
   table.Add("--backup", "NAME",
-            "make no backup, and restore this Backup of Velero; latest is the newest", backup_);
+            "make no backup, and restore this Backup of Velero; \"latest\" is the newest", backup_);
   table.Add("--into", "NS", "the scratch namespace (default: NAMESPACE-try)", into_);
   table.Add("--location", "NAME", "the BackupStorageLocation (default: Velero's)",
             request_.location);
@@ -216,7 +216,7 @@ VerbSyntax TryCommand::Declare() {
                 "how long applications may write before the second backup, such as 5m (default: 0)",
                 between_);
   table.AddWait("--timeout", "how long each backup and the restore may take", timeout_);
-  table.Add("--keep", "leave both Backups, as backups of yours", keep_);
+  table.Add("--keep", "keep both Backups", keep_);
   table.Add("--keep-namespace",
             "leave all that was made, to look at the application; --clean-up and the next run "
             "remove it",

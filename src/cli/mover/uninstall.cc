@@ -52,23 +52,23 @@ class UninstallCommand : public Command {
 VerbSyntax UninstallCommand::Declare() {
   ArgumentTable table;
   table.Add("--delete-data", "CLUSTER",
-            "also delete what this cluster stored in the buckets, and its keys; CLUSTER is the "
-            "uid of this cluster, as the data that is kept says it",
+            "also delete what this cluster stored in the buckets, and its keys; CLUSTER is the uid "
+            "of this cluster, which a run without --yes prints",
             delete_data_of_);
-  table.Add("--keep-data", "keep data and keys, as without this flag", keep_data_);
+  table.Add("--keep-data", "keep data and keys (default: yes)", keep_data_);
   table.Add("--yes", "do it (default: only print what would be done)", yes_);
-  return {.name = "uninstall",
-          .summary = "Remove from a cluster what the data mover made in it",
-          .details =
-              "Base snapshots with the driver's, tasks and all that belongs to them, finalizers "
-              "on DataUploads and DataDownloads, DataDeletions and ProtectedVolumes. What this "
-              "cluster stored in the buckets stays, with its keys, unless --delete-data names "
-              "this cluster: Velero's Backups stay in the bucket, and other clusters restore "
-              "from them. Refuses while volumes are being moved. Before or after helm "
-              "uninstall, which takes the rest; what is left then is listed. May be run again.",
-          .table = std::move(table),
-          .family = VerbFamily::kMover,
-          .examples = {"uninstall  # prints what would go", "uninstall --keep-data --yes"}};
+  return {
+      .name = "uninstall",
+      .summary = "Remove from a cluster what the data mover made in it",
+      .details =
+          "Removes base snapshots and the driver's snapshots behind them, tasks and their Pods and "
+          "PVCs, finalizers on DataUploads and DataDownloads, DataDeletions and ProtectedVolumes. "
+          "Data that this cluster stored in the buckets stays, with its keys, so that other "
+          "clusters can restore it. Refuses while volumes are being moved. Run it before or after "
+          "helm uninstall, which removes the rest; it lists what is left, and may be run again.",
+      .table = std::move(table),
+      .family = VerbFamily::kMover,
+      .examples = {"uninstall  # prints what would go", "uninstall --keep-data --yes"}};
 }
 
 absl::StatusOr<ExitCode> UninstallCommand::Run(const CallContext& ctx, Session& session) {

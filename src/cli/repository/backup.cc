@@ -118,16 +118,16 @@ VerbSyntax BackupCommand::Declare() {
       "the snapshot to build on, by the beginning of its id (default: the newest of this host "
       "and path)",
       job_.parent);
-  table.Add("-f,--force", "read everything, whatever a list says", job_.reads_all);
-  table.Add("--new-chain", "let the chunk size differ from the parent's: a full backup",
+  table.Add("-f,--force", "read everything, and ignore any list", job_.reads_all);
+  table.Add("--new-chain", "make a full backup with another chunk size than the parent's",
             job_.new_chain);
   table.Add("--immutable",
             "DEVICE is a snapshot that never changes: an interrupted run of the last seven days is "
             "resumed without reading its data again, but for a sample",
             job_.immutable);
   table.Add("--immutable-id", "NAME",
-            "--immutable, and the name of what DEVICE holds: another content has another name; for "
-            "devices of which the kernel does not say when their content becomes another",
+            "as --immutable; NAME identifies the content of DEVICE, and differs when the content "
+            "differs; for devices whose changes the kernel does not report",
             job_.immutable_id);
   table.Add("--skip-if-unchanged", "make no snapshot if nothing changed since the parent",
             job_.skip_if_unchanged);

@@ -101,16 +101,16 @@ VerbSyntax CopyCommand::Declare() {
             "$RESTIC_FROM_PASSWORD_COMMAND)",
             from_.password_command);
   DeclareFilterFlags(table, filter_);
-  return {
-      .name = "copy",
-      .summary = "Copy snapshots from another repository into this one",
-      .details =
-          "What this one has already is not read again. A snapshot that is there already is "
-          "looked at: what it lacks is copied again, and the verb ends with exit code 3. Without "
-          "a password of its own, the other repository opens with that of this one.",
-      .table = std::move(table),
-      .family = VerbFamily::kRepository,
-      .examples = {"copy --from-repo /srv/backups", "copy latest --from-repo /srv/backups"}};
+  return {.name = "copy",
+          .summary = "Copy snapshots from another repository into this one",
+          .details =
+              "Data that this repository has already is not read again. A snapshot that was copied "
+              "before is checked: if it lacks data, that is copied again, and the exit code is 3. "
+              "Unless the other repository has a password of its own, it is opened with that of "
+              "this one.",
+          .table = std::move(table),
+          .family = VerbFamily::kRepository,
+          .examples = {"copy --from-repo /srv/backups", "copy latest --from-repo /srv/backups"}};
 }
 
 absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& session) {
@@ -119,7 +119,7 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
   if (!from_cluster && from_.repository.empty() && from_.repository_file.empty() &&
       get("RESTIC_FROM_REPOSITORY") == nullptr && get("RESTIC_FROM_REPOSITORY_FILE") == nullptr) {
     return absl::InvalidArgumentError(
-        "where to copy from is not said; name a repository with --from-repo, or with --pvc");
+        "the repository to copy from is missing; give --from-repo, or --pvc");
   }
   if (from_cluster && from_ != RepositoryChoice()) {
     return absl::InvalidArgumentError(

@@ -67,9 +67,10 @@ VerbSyntax DiffCommand::Declare() {
             "the older VolumeSnapshot, of the same namespace; without a base what is allocated is "
             "listed",
             base_name_);
-  table.Add("--base-handle", "HANDLE",
-            "the same by what the driver knows it by, also when its VolumeSnapshot is gone",
-            cluster_flags_.query.base_handle);
+  table.Add(
+      "--base-handle", "HANDLE",
+      "instead of --base: the driver's handle of the older one; its VolumeSnapshot may be gone",
+      cluster_flags_.query.base_handle);
   cluster_flags_.DeclareAccess(table);
   return {
       .name = "diff",

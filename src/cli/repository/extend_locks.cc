@@ -19,22 +19,22 @@ class ExtendLocksCommand : public Command {
     ArgumentTable table;
     table.AddParsed(
         "--renewed-at", "TIME",
-        "when the run before ended with exit code 0: only objects whose turn has come since "
-        "are looked at, each once in half of the days",
+        "when the last run with exit code 0 ended: only objects that became due since then "
+        "are looked at; each is due once in half of the days",
         [this](const std::string& value) -> absl::Status {
           ASSIGN_OR_RETURN(options_.renewed_at, ParseMoment(value, absl::UTCTimeZone()));
           return absl::OkStatus();
         });
     return {
         .name = "extend-locks",
-        .summary = "Keep what live snapshots need locked in the bucket",
+        .summary = "Extend the object locks of what snapshots need",
         .details =
-            "An object lock ends at the date that it was given. This gives config, keys, index "
-            "files, snapshots, sidecars and the packs that snapshots use a later one: "
-            "s3.object-lock-days from now, unless half of these will be left at the object's next "
-            "turn. Run it once a day, with the options of your backups; with --pvc or --upload, "
-            "the data mover's setting immutability is enough. Ends with exit code 3 when an object "
-            "could not be extended, and names it.",
+            "An object lock ends at a fixed date. This verb sets a later one, s3.object-lock-days "
+            "from now, for config, keys, index files, snapshots, sidecars and the packs that "
+            "snapshots use. An object is skipped while at least half of these days will be left "
+            "when it is due again. Run it once a day, with the options of your backups; with --pvc "
+            "or --upload, the data mover's setting immutability is enough. Ends with exit code 3 "
+            "when an object could not be extended, and names it.",
         .table = std::move(table),
         .family = VerbFamily::kRepository,
         .examples = {"extend-locks -o s3.object-lock-days=30 -o s3.object-lock-mode=COMPLIANCE",
@@ -50,8 +50,8 @@ class ExtendLocksCommand : public Command {
     }
     if (settings.s3.object_lock_mode.empty()) {
       return absl::InvalidArgumentError(
-          "how long objects are locked is not given; add -o s3.object-lock-mode=COMPLIANCE "
-          "and -o s3.object-lock-days=DAYS");
+          "the mode and duration of object locks are missing; give -o "
+          "s3.object-lock-mode=COMPLIANCE and -o s3.object-lock-days=DAYS");
     }
     options_.mode = settings.s3.object_lock_mode;
     options_.days = static_cast<int>(settings.s3.object_lock_duration / absl::Hours(24));

@@ -86,11 +86,12 @@ VerbSyntax ForgetCommand::Declare() {
   table.AddList("--keep-tag", "TAG[,TAG]",
                 "keep those with all of these tags; given again: or with all of those", keep_tags_);
   table.Add("-g,--group-by", "LIST",
-            "which snapshots compete: those with the same of host, paths, tags; \"\": all",
+            "apply the rules to each group of snapshots with the same host, paths or tags; \"\": "
+            "to all together",
             group_by_);
   DeclareFilterFlags(table, job_.filter, "--host");
   table.Add("--ignore-missing",
-            "an ID that is not there counts as removed, and \"latest\" as nothing",
+            "an ID that does not exist, or \"latest\" of nothing, counts as removed",
             job_.ignore_missing);
   table.Add("-n,--dry-run", "only print what would be done", job_.is_dry_run);
   table.Add("--prune", "free the space too, if something was removed", job_.frees_space);
@@ -153,8 +154,8 @@ absl::StatusOr<ExitCode> ForgetCommand::Run(const CallContext& ctx, Session& ses
   ASSIGN_OR_RETURN(const engine::ForgetJob job, Job());
   if (session.options().in_cluster.are_given() && job.ids.empty()) {
     return absl::InvalidArgumentError(
-        "Backups of Velero need the snapshots of a PVC's repository, and their TTL removes them: "
-        "velero backup delete; name one that no Backup needs by its id");
+        "Velero's Backups need these snapshots; delete a Backup by velero backup delete, or name a "
+        "snapshot that no Backup needs by its id");
   }
   engine::ForgetOutcome outcome;
   {

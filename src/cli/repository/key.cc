@@ -26,7 +26,7 @@ class InitCommand : public Command {
     absl::StatusOr<repository::Repository*> made = session.Init(ctx);
     if (absl::IsAlreadyExists(made.status())) {
       return absl::AlreadyExistsError(absl::StrCat(
-          made.status().message(), "; use it as it is, or give another place with --repo"));
+          made.status().message(), "; use it as it is, or give another address with --repo"));
     }
     RETURN_IF_ERROR(made.status());
     const std::string id = (*made)->config().id.Hex();
@@ -60,8 +60,8 @@ class KeyListCommand : public Command {
     return {.name = "key list",
             .summary = "List the keys, each of which opens the repository with its password",
             .details =
-                "A key whose file is damaged opens nothing: it is named, the exit code is 3, "
-                "and key remove takes it away.",
+                "A key whose file is damaged opens nothing: it is named, and the exit code is 3; "
+                "key remove removes it.",
             .family = VerbFamily::kRepository,
             .examples = {"key list", "key list --json"}};
   }

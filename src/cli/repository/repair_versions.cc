@@ -23,10 +23,10 @@ class RepairVersionsCommand : public Command {
     return {.name = "repair versions",
             .summary = "Bring back what was deleted or overwritten in a bucket with versions",
             .details =
-                "Removes delete markers and puts older versions again, but for locks. It needs no "
-                "key of the repository, deletes no data, and takes no lock: stop backups before, "
-                "and run check after it. Ends with exit code 3 when an object could not be "
-                "brought back.",
+                "Removes delete markers, and makes older versions the current ones, except those "
+                "of lock files. It needs no key of the repository, deletes no data, and takes no "
+                "lock: stop backups first, and run check afterwards. Ends with exit code 3 when an "
+                "object could not be brought back.",
             .table = std::move(table),
             .family = VerbFamily::kRepository,
             .examples = {"repair versions --as-of 2026-11-21T13:05:00Z --dry-run",

@@ -28,8 +28,9 @@ ExitCode CodeOf(Console& console, const RestorePlan& plan) {
   if (!plan.may_be_older) {
     return ExitCode::kOk;
   }
-  console.Warn(absl::StrCat("snapshot ", plan.snapshot.id.ShortHex(),
-                            " is the latest that reads; one that does not read may be newer"));
+  console.Warn(
+      absl::StrCat("snapshot ", plan.snapshot.id.ShortHex(),
+                   " is the latest that can be read; one that cannot be read may be newer"));
   return ExitCode::kIncomplete;
 }
 
@@ -80,25 +81,24 @@ VerbSyntax RestoreCommand::Declare() {
       .summary = "Write a volume back to a device or an image file",
       .details =
           "The target is overwritten, zeros included. A missing file is created. In a larger "
-          "target "
-          "bytes past the end of the volume are left untouched. A device that is mounted or in use "
-          "is refused. So is a path below /dev that is not a device, and \"latest\" where "
+          "target bytes past the end of the volume are left untouched. A device that is mounted or "
+          "in use is refused. So is a path below /dev that is not a device, and \"latest\" where "
           "snapshots of several hosts and paths match. On a terminal you are asked before anything "
           "is overwritten. Every byte is verified before it is written. Until the restore has "
           "finished, the target begins with a text that says so. Exit code 3 when \"latest\" was "
-          "restored, and a snapshot does not read that may be newer. With --upload and --into the "
+          "restored, and a snapshot that may be newer cannot be read. With --upload and --into the "
           "data mover replaces the data of a PVC; then the repository is not read here.",
       .table = std::move(table),
       .family = VerbFamily::kRepository,
       .examples = {"restore latest --path /orders --target orders.img",
+                   "restore --pvc shop/data --backup nightly-1 --target data.img",
                    "restore --upload nightly-1-x7k2p --into shop/data"}};
 }
 
 absl::StatusOr<ExitCode> RestoreCommand::Run(const CallContext& ctx, Session& session) {
   if (into_.is_asked_for() == !job_.target.empty()) {
     return absl::InvalidArgumentError(
-        "name one place to restore to: a device or an image file with --target, or a PVC with "
-        "--into");
+        "give one target: a device or an image file with --target, or a PVC with --into");
   }
   if (into_.is_asked_for()) {
     into_.source = session.options().in_cluster;
@@ -150,7 +150,7 @@ void RestoreCommand::PrintPlan(Console& console, const RestorePlan& plan) const 
        {"target_bytes", target.size_bytes},
        {"may_be_older", may_be_older}},
       absl::StrCat("would restore ", SnapshotText(stored), ", ", FormatBytes(volume_bytes), "\n",
-                   loss.empty() ? absl::StrCat(job_.target, " would be made") : loss, "\n"));
+                   loss.empty() ? absl::StrCat("would create ", job_.target) : loss, "\n"));
 }
 
 absl::Status RestoreCommand::Announce(const CallContext& ctx, Session& session,

@@ -59,16 +59,14 @@ VerbSyntax SnapshotsCommand::Declare() {
       .summary = "List the snapshots",
       .details =
           "One table per volume. Mode and reason say whether a backup was incremental, or why it "
-          "was full. Changed is what its list of changed blocks named, Added what it stored "
-          "in the repository, Took its duration; \"-\" is what the snapshot does not record. "
-          "With 120 columns or more, also size, parent and tags. csi-delta show prints the "
-          "rest.\n\nWith --json: one array, oldest first, with restic's members.\n\nWith "
-          "--group, "
-          "--repo is .../plugins/csi-delta of a location, or a folder in it. No lock is "
-          "taken. A group is shown whole that has one member which the filters let through. "
-          "A repository that cannot be read is named, and the exit code is 3.\n\nAn ID that "
-          "names nothing in the list is named on stderr, and the exit code is 3, or 1 when "
-          "the list is empty; restic ends with 0.",
+          "was full. Changed is what its list of changed blocks named, Added what it stored in the "
+          "repository, Took its duration; \"-\" is what the snapshot does not record. With 120 "
+          "columns or more, also size, parent and tags. csi-delta show prints the rest.\n\nWith "
+          "--json: one array, oldest first, with restic's members.\n\nWith --group, --repo is "
+          ".../plugins/csi-delta of a location, or a folder in it. No lock is taken. A group is "
+          "shown as a whole if the filters match one of its members. A repository that cannot be "
+          "read is named, and the exit code is 3.\n\nAn ID that names nothing in the list is named "
+          "on stderr, and the exit code is 3, or 1 when the list is empty; restic ends with 0.",
       .table = std::move(table),
       .family = VerbFamily::kRepository,
       .examples = {"snapshots --path /orders --latest 3", "snapshots --json"}};

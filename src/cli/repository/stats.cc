@@ -140,8 +140,8 @@ VerbSyntax StatsCommand::Declare() {
       "they are stored",
       mode_);
   table.Add("--drivers",
-            "instead: what the snapshots tell of the CSI drivers of their volumes, how often each "
-            "said what changed, and why not",
+            "instead: how often each CSI driver listed what changed, and why not, by what the "
+            "snapshots record",
             drivers_);
   DeclareFilterFlags(table, filter_);
   return {.name = "stats",
@@ -212,10 +212,9 @@ absl::StatusOr<ExitCode> StatsCommand::RunVolumes(const CallContext& ctx, Sessio
     return unreadable.code();
   }
   if (size.others > 0) {
-    session.console().Warn(
-        absl::StrCat(size.others,
-                     " snapshots are no volumes and were not counted; measure them "
-                     "with restic stats"));
+    session.console().Warn(absl::StrCat(
+        size.others,
+        " snapshots are not of volumes and were not counted; measure them with restic stats"));
   }
   session.console().PrintResult({{"total_size", size.bytes},
                                  {"total_file_count", size.files},

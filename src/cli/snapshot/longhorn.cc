@@ -91,8 +91,9 @@ absl::StatusOr<std::string> LonghornNamespace(const ClusterOptions& cluster,
 absl::Status CheckSelection(const longhorn::Inventory& inventory,
                             const longhorn::Selection& selection) {
   if (selection.of_gone_jobs && !inventory.are_jobs_known) {
-    return absl::PermissionDeniedError(absl::StrCat("which RecurringJobs are gone is not known: ",
-                                                    absl::StrJoin(inventory.not_checked, "; ")));
+    return absl::PermissionDeniedError(
+        absl::StrCat("it is not known which RecurringJobs are gone: ",
+                     absl::StrJoin(inventory.not_checked, "; ")));
   }
   return absl::OkStatus();
 }
@@ -172,10 +173,10 @@ class LonghornListCommand : public Command {
     ArgumentTable table;
     flags_.Declare(table);
     return {.name = "longhorn list",
-            .summary = "List Longhorn's Snapshots, of which job they are, and what keeps them",
+            .summary = "List Longhorn's Snapshots, the jobs that took them, and what keeps them",
             .details =
-                "Works in Longhorn's namespace: longhorn-system, or what -n says. Takes the "
-                "caller's own rights; what may not be read is named on stderr and left empty. The "
+                "Works in Longhorn's namespace: longhorn-system, or that of -n. Uses your own "
+                "rights: what they do not allow to read is named on stderr and left empty. The "
                 "oldest of a volume comes first.",
             .table = std::move(table),
             .family = VerbFamily::kCluster,
@@ -430,7 +431,7 @@ absl::StatusOr<ExitCode> LonghornPruneCommand::Run(const CallContext& ctx, Sessi
   ASSIGN_OR_RETURN(const longhorn::Selection selection, flags_.Select(now));
   if (rules_.IsEmpty() && !selection.of_gone_jobs && !selection.before.has_value()) {
     return absl::InvalidArgumentError(
-        "nothing says which Snapshots may go; give --of-gone-jobs, --older-than 30d, --keep-last N "
+        "no rule chooses Snapshots to delete; give --of-gone-jobs, --older-than 30d, --keep-last N "
         "or another keep rule of --help");
   }
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();

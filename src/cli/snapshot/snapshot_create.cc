@@ -199,37 +199,35 @@ class SnapshotCreateCommand : public Command {
 
 VerbSyntax SnapshotCreateCommand::Declare() {
   ArgumentTable table;
-  table.AddPositionals("PVC", "what to take a VolumeSnapshot of", 0, kSnapshotIdsMax,
+  table.AddPositionals("PVC", "the PVCs to take VolumeSnapshots of", 0, kSnapshotIdsMax,
                        selection_.names);
   table.Add("--pod", "POD", "the PVCs of this Pod", selection_.pod);
   table.Add("--statefulset", "NAME", "the PVCs of this StatefulSet", selection_.stateful_set);
   table.Add("--all", "all PVCs of the namespace", selection_.all);
-  table.Add(
-      "--name", "NAME",
-      "of the VolumeSnapshot; of several, of their set, NAME-PVC each. A second run with a name "
-      "waits for the one that is there (default: PVC-yyyymmdd-hhmmss)",
-      name_);
+  table.Add("--name", "NAME",
+            "name of the VolumeSnapshot; with several PVCs it names the set, and each is NAME-PVC. "
+            "A second run with a name waits for the existing one (default: PVC-yyyymmdd-hhmmss)",
+            name_);
   table.Add("--class", "CLASS", "the VolumeSnapshotClass (default: chosen as for backups)",
             class_name_);
   table.AddChoice("--wait", {"taken", "ready", "no"},
-                  "for what: until the application may go on, until the storage has all of it, "
-                  "for nothing",
+                  "wait until all are taken and the application may go on (taken), until they are "
+                  "ready to use (ready), or not at all (no)",
                   wait_);
   table.AddWait("--timeout", "how long to wait", timeout_);
   table.AddChoice("--group", {"auto", "always", "never"},
-                  "several PVCs at one instant, by a VolumeGroupSnapshot: where that can be had, "
-                  "or else not at all, or never",
+                  "take several PVCs at one instant, by a VolumeGroupSnapshot: if possible (auto), "
+                  "or fail otherwise (always), or never",
                   group_);
-  table.Add("--wait-lease", "wait where another operation on the volume is under way",
+  table.Add("--wait-lease", "wait while another operation on the volume is under way",
             waits_for_others_);
   table.Add("--hold", "COMMAND",
-            "a program that holds the application still, run without a shell: its first line says "
-            "that it does, and it releases the application when its stdin ends, which is when all "
-            "are taken",
+            "a program that pauses the application, run without a shell: it prints a line once the "
+            "application is paused, and resumes it when its stdin is closed, after all are taken",
             hold_);
   table.Add("--note", "TEXT", "a remark to keep with it", note_);
-  table.Add("--schedule", "NAME", "the snapshot schedule that takes it, by which it is pruned",
-            schedule_);
+  table.Add("--schedule", "NAME",
+            "the snapshot schedule that this belongs to; only its snapshots are pruned", schedule_);
   DeclareKeepFlags(table, rules_, /*with_letters=*/false);
   table.Add("--make-room",
             "if a limit of a quota or of the driver is reached, first delete the oldest snapshots "
@@ -239,12 +237,12 @@ VerbSyntax SnapshotCreateCommand::Declare() {
   return {.name = "snapshot create",
           .summary = "Take VolumeSnapshots, and return when they are taken",
           .details =
-              "What is taken is in the snapshot whatever the application writes from then on. "
-              "Several PVCs are taken at nearly the same time: the difference is printed. "
-              "Needs the caller's own rights alone; ends with 11 while another operation on the "
-              "volume is under way. What was made and not taken is deleted again. With a keep "
-              "rule, what csi-delta snapshot made of these PVCs and no rule keeps is deleted "
-              "once all were taken, but for what is needed, as by snapshot prune.",
+              "A snapshot keeps the data as it is when it is taken, whatever the application "
+              "writes afterwards. Several PVCs are taken at nearly the same time; the difference "
+              "is printed. Only your own rights are needed. Exit code 11 while another operation "
+              "on the volume is under way. VolumeSnapshots that could not be taken are deleted "
+              "again. With a keep rule, snapshots of these PVCs that no rule keeps are deleted "
+              "afterwards, as by snapshot prune.",
           .table = std::move(table),
           .family = VerbFamily::kCluster,
           .examples = {"snapshot create data -n shop",
@@ -261,10 +259,10 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
     return absl::InvalidArgumentError(
         "--any-maker says what may be deleted: it goes with --make-room or a keep rule");
   }
-  // Before anything is deleted or made.
-  ASSIGN_OR_RETURN(std::vector<std::string> hold_command, HoldCommand());
-  ASSIGN_OR_RETURN(selection_.namespace_name, cluster.Namespace());
+  ASSIGN_OR_RETURN(std::vector<std::string> hold_command, HoldCommand());  // before any change
   selection_.label_selector = cluster.selector;
+  RETURN_IF_ERROR(snapshots::CheckOneWay(selection_));
+  ASSIGN_OR_RETURN(selection_.namespace_name, cluster.Namespace());
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   ASSIGN_OR_RETURN(const snapshots::SelectedPvcs selected,
                    snapshots::SelectPvcs(ctx, *api, selection_));

@@ -169,22 +169,22 @@ VerbSyntax SnapshotDeleteCommand::Declare() {
   table.Add("--set", "SET", "instead: all that were taken together under this name", set_);
   table.Add("--dry-run", "only print what would happen to each", dry_run_);
   table.Add("--with-data",
-            "delete the data, too, where the deletion policy says Retain; takes the right to patch "
+            "delete the data, too, if the deletion policy is Retain; needs the right to patch "
             "VolumeSnapshotContents",
             with_data_);
   table.Add("--last-too", "delete the only Ready one of a PVC, too", last_too_);
-  table.Add("--ignore-missing", "a NAME that is not there counts as deleted", ignore_missing_);
+  table.Add("--ignore-missing", "a NAME that does not exist counts as deleted", ignore_missing_);
   table.Add("--wait", "wait until they are gone, with their VolumeSnapshotContents", wait_);
   table.AddWait("--timeout", "how long --wait waits (default: 5m)", timeout_);
   return {.name = "snapshot delete",
-          .summary = "Delete VolumeSnapshots, and say first what becomes of their data",
+          .summary = "Delete VolumeSnapshots, after printing what happens to their data",
           .details =
-              "Nothing is deleted before all were read. One that is needed is kept, and named: a "
-              "backup's, a delta base, the source of a PVC that is not bound, one labelled "
-              "snapshot.csi-delta.io/keep=true, and without --last-too the only Ready one of its "
-              "PVC. Members of a VolumeGroupSnapshot go together, by deleting that, or not at all. "
-              "Ends with exit code 23 when all were kept, with 3 when some were, "
-              "or the API server refused to delete one. Where the storage keeps the data, the "
+              "All are read before the first is deleted. A VolumeSnapshot that is needed is kept "
+              "and named: one of a backup, a base snapshot, the source of a PVC that is not bound, "
+              "one labelled snapshot.csi-delta.io/keep=true, and without --last-too the only Ready "
+              "one of its PVC. Members of a VolumeGroupSnapshot go together, by deleting that, or "
+              "not at all. Ends with exit code 23 when all were kept, with 3 when some were, or "
+              "the API server refused to delete one. If the storage keeps the data, the "
               "VolumeSnapshotContent is removed, too, so that its handle can be imported.",
           .table = std::move(table),
           .family = VerbFamily::kCluster,
@@ -281,7 +281,7 @@ absl::Status SnapshotDeleteCommand::CheckContents(const std::vector<DeletedItem>
         item.plan.action == DataAction::kUnknown) {
       return absl::PermissionDeniedError(absl::StrCat(
           "VolumeSnapshotContent ", item.plan.unit.front().content, " of ", DeletedName(item),
-          " may not be read, and nothing was deleted; --with-data takes the rights to get and to "
+          " cannot be read, and nothing was deleted; --with-data needs the rights to get and to "
           "patch volumesnapshotcontents: leave it out, or ask an administrator"));
     }
   }
@@ -346,7 +346,7 @@ void SnapshotDeleteCommand::Finish(const CallContext& limited, k8s::ApiClient& a
     if (item.plan.action == DataAction::kUnknown) {
       console.Info(Printable(absl::StrCat("VolumeSnapshotContent ", entry.content, " of ",
                                           snapshots::ShownName(entry),
-                                          " not waited for: it may not be read")));
+                                          " not waited for: you may not read it")));
     }
   }
   if (item.error.ok()) {

@@ -44,9 +44,9 @@ class SnapshotImportCommand : public Command {
 
 VerbSyntax SnapshotImportCommand::Declare() {
   ArgumentTable table;
-  table.AddPositional("HANDLE", "what the driver calls the snapshot", request_.handle);
+  table.AddPositional("HANDLE", "the driver's handle of the snapshot", request_.handle);
   table.Add("--driver", "DRIVER", "the CSI driver (required)", request_.driver);
-  table.Add("--name", "NAME", "of the VolumeSnapshot (default: imported- and a hash)",
+  table.Add("--name", "NAME", "name of the VolumeSnapshot (default: imported- and a hash)",
             request_.snapshot_name);
   table.Add("--class", "CLASS", "the VolumeSnapshotClass, for drivers that need its Secret",
             request_.class_name);
@@ -55,16 +55,16 @@ VerbSyntax SnapshotImportCommand::Declare() {
   table.AddChoice("--policy", {"Retain", "Delete"},
                   "what becomes of the snapshot when the VolumeSnapshot is deleted",
                   request_.deletion_policy);
-  table.Add("--wait", "until the driver has reported the snapshot", wait_);
+  table.Add("--wait", "wait until the driver has reported the snapshot", wait_);
   table.AddWait("--timeout", "how long to wait", timeout_);
   table.Add("--dry-run", "check all, and print what would be made", dry_run_);
   return {.name = "snapshot import",
-          .summary = "Make a VolumeSnapshot of a snapshot that the storage has already",
+          .summary = "Make a VolumeSnapshot for a snapshot that exists on the storage",
           .details =
-              "Takes the ClusterRole csi-delta-snapshot-admin: it makes a VolumeSnapshotContent, "
-              "and looks at all others. A handle that has one is refused with its name. The next "
-              "run with the same arguments resumes what an interrupted one left. A VolumeSnapshot "
-              "stays Unverified where the driver does not list its snapshots.",
+              "Needs the ClusterRole csi-delta-snapshot-admin: it makes a VolumeSnapshotContent, "
+              "and reads all others. A handle that has a content already is refused, and the "
+              "content is named. If it is interrupted, run the same command again. If the driver "
+              "does not list its snapshots, the VolumeSnapshot stays Unverified.",
           .table = std::move(table),
           .family = VerbFamily::kCluster,
           .examples = {"snapshot import snap-0a1b2c3d --driver ebs.csi.aws.com -n shop",

@@ -150,19 +150,19 @@ VerbSyntax SnapshotListCommand::Declare() {
             "gone",
             stateful_set_);
   table.Add("--volume", "PV",
-            "only those of this PersistentVolume, also when its PVC is gone; of one that is gone "
-            "itself, its volume handle",
+            "only those of this PersistentVolume, also when its PVC is gone; if the "
+            "PersistentVolume is gone, too: its volume handle",
             volume_);
   table.Add("--set", "SET", "only those that were taken together under this name", set_);
   table.AddChoice("--state", States(), "only those in this state", state_);
-  table.Add("--groups", "instead: the VolumeGroupSnapshots, and what became of each", groups_);
-  table.Add("--watch", "then a row, or a line of JSON, for each change, until it is interrupted",
+  table.Add("--groups", "instead: list VolumeGroupSnapshots and their states", groups_);
+  table.Add("--watch", "then print a row, or a line of JSON, for each change, until interrupted",
             watches_);
   return {.name = "snapshot list",
           .summary = "List VolumeSnapshots, their state, and what keeps them",
           .details =
-              "Takes the caller's own rights; what may not be read is named on stderr and "
-              "left empty. With --watch it ends with exit code 0 when it is interrupted.",
+              "Uses your own rights: what they do not allow to read is named on stderr and left "
+              "empty. Exit code 0 when --watch is interrupted.",
           .table = std::move(table),
           .family = VerbFamily::kCluster,
           .examples = {"snapshot list -n shop --pvc data", "snapshot list -A -o wide"}};

@@ -175,8 +175,8 @@ class SnapshotPromoteCommand : public Command {
 
 VerbSyntax SnapshotPromoteCommand::Declare() {
   ArgumentTable table;
-  table.AddPositionals("NAME", "the VolumeSnapshot, and what the PVC is called; NAME as well", 0, 2,
-                       names_);
+  table.AddPositionals("NAME", "the VolumeSnapshot, and the name of the PVC (default: the same)", 0,
+                       2, names_);
   table.Add("--set", "SET", "all VolumeSnapshots that were taken together under this name", set_);
   table.Add("--replica-of", "STATEFULSET",
             "call each PVC as this StatefulSet looks for it: TEMPLATE-STATEFULSET-ORDINAL",
@@ -184,9 +184,10 @@ VerbSyntax SnapshotPromoteCommand::Declare() {
   table.AddNumber("--ordinal", "N",
                   "with --replica-of: of this Pod (default: that of the source PVC)", 0, 1'000'000,
                   ordinal_);
-  table.Add("--pvc-prefix", "TEXT", "call each PVC as its source, with this in front",
+  table.Add("--pvc-prefix", "TEXT", "call each PVC as its source, preceded by this",
             naming_.prefix);
-  table.Add("--pvc-suffix", "TEXT", "the same, with this behind", naming_.suffix);
+  table.Add("--pvc-suffix", "TEXT", "call each PVC as its source, followed by this",
+            naming_.suffix);
   table.AddParsed(
       "--storage-class", "CLASS",
       "of the PVC (default: that of the source PVC, else the driver's default or only one)",
@@ -195,8 +196,8 @@ VerbSyntax SnapshotPromoteCommand::Declare() {
         return absl::OkStatus();
       });
   table.AddParsed("--size", "SIZE",
-                  "as Kubernetes writes it, 10Gi; what the VolumeSnapshot needs, or the source PVC "
-                  "requests where that is more",
+                  "size of the PVC, such as 10Gi (default: what the VolumeSnapshot needs, or the "
+                  "request of the source PVC if that is more)",
                   [this](const std::string& value) -> absl::Status {
                     ASSIGN_OR_RETURN(const int64_t bytes, ParseQuantity(value));
                     size_bytes_ = bytes;
@@ -208,25 +209,24 @@ VerbSyntax SnapshotPromoteCommand::Declare() {
                 "an access mode (default: those of the source PVC, else ReadWriteOnce)",
                 access_modes_);
   table.Add("--labels-of", "PVC", "give each PVC the labels of this one", labels_of_);
-  table.Add("--from-namespace", "NS",
-            "the VolumeSnapshot is in that namespace; takes rights on both, and waits as with "
-            "--wait",
-            from_namespace_);
   table.Add(
-      "--wait",
-      "until the VolumeSnapshots are ready, and then until the PVCs are bound; one that waits "
-      "for its first consumer is not waited for",
-      wait_);
+      "--from-namespace", "NS",
+      "the VolumeSnapshot is in that namespace; needs rights on both, and waits as with --wait",
+      from_namespace_);
+  table.Add("--wait",
+            "wait until the VolumeSnapshots are ready, and then until the PVCs are bound, but for "
+            "those that wait for their first consumer",
+            wait_);
   table.AddWait("--timeout", "how long to wait", timeout_);
   table.Add("--dry-run", "check all, and print what would be made", dry_run_);
   return {.name = "snapshot promote",
           .summary = "Make PVCs of VolumeSnapshots",
           .details =
-              "Checks first what the provisioner would say only in an event: whether the "
+              "First checks what the provisioner would report in an event only: whether the "
               "VolumeSnapshot is ready and its content names it, driver and StorageClass, size, "
-              "mode and name. Of a set nothing is made unless all can be. Takes the caller's own "
-              "rights; what may not be read is named on stderr and not checked. Exit code 22 when "
-              "--size is too small.",
+              "mode and name. Of a set, all PVCs are made or none. Uses your own rights: what they "
+              "do not allow to read is named on stderr and not checked. Exit code 22 when --size "
+              "is too small.",
           .table = std::move(table),
           .family = VerbFamily::kCluster,
           .examples = {"snapshot promote data-20261121-130500 data-copy -n shop",

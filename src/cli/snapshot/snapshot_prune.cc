@@ -128,17 +128,17 @@ VerbSyntax SnapshotPruneCommand::Declare() {
       .name = "snapshot prune",
       .summary = "Delete VolumeSnapshots that no keep rule keeps, for each PVC by itself",
       .details =
-          "The rules are those of forget, and only Ready ones count. One that failed goes once "
-          "a newer one of its PVC is Ready; one that is not finished stays, and so does what "
-          "is needed: a backup's, a delta base, the source of a PVC that is not bound, one "
-          "labelled snapshot.csi-delta.io/keep=true, one younger than 5 minutes, the only Ready "
-          "one of its PVC, and a member of a group unless all its members go: then the "
-          "VolumeGroupSnapshot is deleted. Nothing is deleted unless "
-          "VolumeSnapshotContents and PVCs, and where they matter Velero's Backups, can be "
+          "The rules are those of forget, and only Ready ones count. A failed one is deleted once "
+          "a newer one of its PVC is Ready. An unfinished one stays, and so does one that is "
+          "needed: one of a backup, a base snapshot, the source of a PVC that is not bound, one "
+          "labelled snapshot.csi-delta.io/keep=true, one younger than 5 minutes, and the only "
+          "Ready one of its PVC. A group is deleted as a whole or not at all. Nothing is deleted "
+          "unless VolumeSnapshotContents and PVCs, and where they matter Velero's Backups, can be "
           "listed. Ends with exit code 3 when the API server refused to delete one.",
       .table = std::move(table),
       .family = VerbFamily::kCluster,
       .examples = {"snapshot prune -n shop --keep-daily 7  # prints what would go",
+                   "snapshot prune -l snapshot.csi-delta.io/schedule=nightly --keep-daily 7",
                    "snapshot prune -n shop --keep-daily 7 --pvc data --yes"}};
 }
 

@@ -236,8 +236,8 @@ VerbSyntax SnapshotRestoreCommand::Declare() {
             set_);
   table.AddChoice("--safety", {"yes", "no"},
                   "take a VolumeSnapshot of the PVC first; \"no\" also requires --yes", safety_);
-  table.Add("--undo", "give the PVC its volume of before again, and keep what was restored", undo_);
-  table.Add("--finish", "delete the volume that is not in use; there is no undo after that",
+  table.Add("--undo", "give the PVC its previous volume back, and keep the restored one", undo_);
+  table.Add("--finish", "delete the volume that is not in use; --undo is not possible afterwards",
             finish_);
   table.Add("--dry-run", "check all, and print what would be done", dry_run_);
   table.Add("--yes", "do not ask; required without a terminal", yes_);
@@ -248,10 +248,10 @@ VerbSyntax SnapshotRestoreCommand::Declare() {
       .details =
           "The PVC keeps its name, labels, annotations and owners. It gets a new uid, and the next "
           "backup of it is a full one. All checks come before the first change: no Pod uses it, "
-          "the VolumeSnapshot is Ready and of the same driver, its size and mode fit, no "
-          "snapshot or backup of it is under way. Where it is interrupted, the same command "
-          "goes on. It takes the rights of the ClusterRole csi-delta-snapshot-admin. Exit code 22 "
-          "when the volume is too small, 11 while another operation on it is under way.",
+          "the VolumeSnapshot is Ready and of the same driver, its size and mode fit, no snapshot "
+          "or backup of it is under way. If it is interrupted, run the same command again. It "
+          "needs the rights of the ClusterRole csi-delta-snapshot-admin. Exit code 22 when the "
+          "volume is too small, 11 while another operation on it is under way.",
       .table = std::move(table),
       .family = VerbFamily::kCluster,
       .examples = {"snapshot restore data-20261121-130500 --into data -n shop --dry-run",
@@ -263,7 +263,7 @@ absl::Status SnapshotRestoreCommand::CheckFlags() const {
     return absl::InvalidArgumentError("--undo and --finish exclude each other; give one of them");
   }
   if (into_.empty() == set_.empty()) {
-    return absl::InvalidArgumentError("name the PVC with --into, or with --set a set; one of them");
+    return absl::InvalidArgumentError("give either --into PVC or --set SET");
   }
   if (work() != RestoreWork::kRestore) {
     return name_.empty() ? absl::OkStatus()
@@ -271,12 +271,11 @@ absl::Status SnapshotRestoreCommand::CheckFlags() const {
                                "--undo and --finish go by the PVC; leave out ", name_));
   }
   if (name_.empty() == set_.empty()) {
-    return absl::InvalidArgumentError(
-        "name either one VolumeSnapshot and --into PVC, or, with --set, a set");
+    return absl::InvalidArgumentError("give either NAME and --into PVC, or --set SET");
   }
   if (safety_ == "no" && !yes_ && !dry_run_) {
     return absl::InvalidArgumentError(
-        "--safety no replaces data of which there is no snapshot; give --yes as well");
+        "--safety no replaces data without taking a snapshot of it; give --yes as well");
   }
   return absl::OkStatus();
 }

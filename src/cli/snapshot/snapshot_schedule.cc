@@ -20,25 +20,24 @@ class SnapshotScheduleCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddPositionals("NAME",
-                         "of the schedule, and of its CronJob; the words behind it are PVCs", 1,
+    table.AddPositionals("NAME", "the name of the schedule and of its CronJob, then the PVCs", 1,
                          kSnapshotIdsMax, names_);
     table.Add("--cron", "CRON",
               "when: five fields, \"0 3 * * *\", or @daily and the like (required)", request_.cron);
     table.Add("--time-zone", "ZONE",
-              "whose hours these are, \"Europe/Berlin\" (default: the cluster's)",
+              "the time zone of --cron, \"Europe/Berlin\" (default: the cluster's)",
               request_.time_zone);
-    table.Add("--image", "IMAGE", "that holds /bin/csi-delta: the plugin's (required)",
+    table.Add("--image", "IMAGE", "the plugin's image, which holds /bin/csi-delta (required)",
               request_.image);
-    table.Add("--suspend", "it starts nothing until that is changed", request_.is_suspended);
+    table.Add("--suspend", "suspend the CronJob: it starts nothing until you resume it",
+              request_.is_suspended);
     table.Add("--statefulset", "NAME", "the PVCs of this StatefulSet",
               request_.selection.stateful_set);
     table.Add("--all", "all PVCs of the namespace", request_.selection.all);
     table.Add("--class", "CLASS", "the VolumeSnapshotClass (default: chosen as for backups)",
               request_.class_name);
     table.AddChoice("--group", {"auto", "always", "never"},
-                    "several PVCs at one instant, as with snapshot create (default: auto)",
-                    request_.group);
+                    "take several PVCs at one instant, as with snapshot create", request_.group);
     table.Add("--note", "TEXT", "a remark to keep with each VolumeSnapshot", request_.note);
     DeclareKeepFlags(table, rules_, /*with_letters=*/false);
     return {.name = "snapshot schedule",
@@ -46,10 +45,11 @@ class SnapshotScheduleCommand : public Command {
             .details =
                 "Prints an account, its rights and a CronJob for kubectl apply -f -, and changes "
                 "nothing itself. PVCs are chosen as by snapshot create, again at each start. With "
-                "keep rules what this schedule took is pruned, and nothing else, each time that "
-                "all were taken; days and hours are counted in UTC there. The ClusterRole "
-                "csi-delta-snapshot-reader of deploy/snapshot-roles.yaml must be there. -o json "
-                "prints one List.",
+                "keep rules, each complete run prunes the snapshots of this schedule, and no "
+                "others; days and hours are counted in UTC. To see what it would delete, give "
+                "snapshot prune the same rules and -l snapshot.csi-delta.io/schedule=NAME. The "
+                "ClusterRole csi-delta-snapshot-reader of deploy/snapshot-roles.yaml must be "
+                "there. -o json prints one List.",
             .table = std::move(table),
             .family = VerbFamily::kCluster,
             .examples = {"snapshot schedule nightly data --cron @daily --image IMAGE -n shop",

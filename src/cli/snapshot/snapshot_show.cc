@@ -38,7 +38,7 @@ std::string BindingBothWays(const SnapshotEntry& entry) {
   const std::string content = absl::StrCat("VolumeSnapshotContent ", entry.content);
   switch (entry.content_kind) {
     case csi::ContentReading::Kind::kUnknown:
-      return absl::StrCat("names ", content, "; not checked: it may not be read");
+      return absl::StrCat("names ", content, "; not checked: you may not read it");
     case csi::ContentReading::Kind::kGone:
       return absl::StrCat("names ", content, ", which does not exist");
     case csi::ContentReading::Kind::kPresent:
@@ -163,8 +163,8 @@ class SnapshotShowCommand : public Command {
     return {.name = "snapshot show",
             .summary = "Show one VolumeSnapshot: conditions, times, binding, what keeps it, events",
             .details =
-                "Takes the caller's own rights; what may not be read is named on stderr and "
-                "left empty.",
+                "Uses your own rights: what they do not allow to read is named on stderr and left "
+                "empty.",
             .table = std::move(table),
             .family = VerbFamily::kCluster,
             .examples = {"snapshot show monday -n shop", "snapshot show monday -n shop -o yaml"}};

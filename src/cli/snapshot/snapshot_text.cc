@@ -101,7 +101,7 @@ std::string DataActionText(const snapshots::SnapshotEntry& entry, snapshots::Dat
       return "it is bound to no VolumeSnapshotContent: it has no data yet";
     case snapshots::DataAction::kUnknown:
       return absl::StrCat("VolumeSnapshotContent ", entry.content,
-                          " may not be read: whether the storage keeps its data is not known");
+                          " cannot be read: it is not known whether the storage keeps its data");
     case snapshots::DataAction::kContentGone:
       return absl::StrCat("VolumeSnapshotContent ", entry.content,
                           " does not exist: what the storage still has stays there");
