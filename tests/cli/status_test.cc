@@ -296,6 +296,8 @@ TEST_F(StatusTest, ABackupIsOneTableOfWhatItDidWithEachVolume) {
   EXPECT_EQ(list[0]["reason"], "parent-damaged: pack 6e0ca2f1");
   EXPECT_EQ(list[0]["stored_bytes"], 536870912);
   EXPECT_EQ(list[0]["duration_ms"], 12000);
+  EXPECT_TRUE(list[0]["restorable"].is_null()) << "it has no record";
+  EXPECT_EQ(list[1]["restorable"], true);
   EXPECT_EQ(Status({"--backup", "shop-2", "-o", "name"}).out,
             "dataupload.velero.io/shop-2-orders\n"
             "dataupload.velero.io/shop-2-pictures\ndataupload.velero.io/shop-2-z\n");

@@ -194,8 +194,9 @@ TEST_F(KeptReconcilerTest, TheDailyLookFindsTheOneOfFiveThatTheDriverLost) {
 
 TEST_F(KeptReconcilerTest, ASnapshotWithoutASizeIsKnownByItsTime) {
   Driver().size_bytes = 0;
-  Driver().cut_at_nanoseconds = absl::ToUnixNanos(bed_.clock.Now() - absl::Minutes(10));
   Keep({"data"});
+  bed_.api.SetField(Records().front().key(), {"status", "creationTime"},
+                    absl::ToUnixNanos(bed_.clock.Now() - absl::Minutes(10)));
   EXPECT_EQ(Only().state, csi::kKeptUnchecked);  // Too young for its time to prove anything.
   LookAfter(kKeptAskedFirst);
   EXPECT_EQ(Only().state, csi::kKeptPresent);
@@ -275,7 +276,7 @@ TEST_F(KeptReconcilerTest, ARecordGoesWithItsBackup) {
   Keep({"data"});
   bed_.api.Remove(objects::Backup::Key("velero", "nightly"));
   Driver().RemoveSnapshot(*Driver().snapshots().begin());
-  LookAfter(absl::ZeroDuration());
+  LookAfter(absl::Minutes(1));
   LookAfter(absl::Minutes(30));
   LookAfter(absl::ZeroDuration());
   EXPECT_THAT(Records(), SizeIs(1));  // Velero may be installed again just now.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -152,7 +153,7 @@ class Bundle {
     };
     environment.error_is_terminal = environment.out_is_terminal = false;
     if (RunProgram(ctx_, words, environment) != ExitCode::kOk && !error.empty()) {
-      Add(name, absl::UnknownError(error));
+      Add(name, absl::UnknownError(absl::StripAsciiWhitespace(error)));
     }
     Add(name, absl::StrCat(out, error));
   }
@@ -192,7 +193,7 @@ class Bundle {
 
   // REQUIRES that nothing is added later.
   std::string Finish() {
-    Add("not-read.txt", absl::StrJoin(not_read_, "\n"));
+    Add("not-read.txt", absl::StrCat(absl::StrJoin(not_read_, "\n"), "\n"));
     return absl::StrCat(archive_, std::string(1024, '\0'));
   }
   const std::vector<std::string>& not_read() const { return not_read_; }

@@ -82,7 +82,9 @@ Json ToJson(const objects::DataUpload& upload, const datamover::ProtectedVolumeR
        {"phase", objects::ToString(upload.known_phase())},
        {"why_full", absl::StrCat(reason == nullptr ? figures.reason : reason->sentence,
                                  figures.reason_detail.empty() ? "" : " ", figures.reason_detail)},
-       {"restorable", upload.known_phase() == objects::DataPhase::kCompleted && !is_broken},
+       {"restorable", upload.known_phase() != objects::DataPhase::kCompleted ? Json(false)
+                      : record == nullptr                                    ? Json()
+                                                                             : Json(!is_broken)},
        {"next_step", next_step}});
   if (upload.completed_at().has_value() && check.at > upload.completed_at()) {
     json["verified_at"] = FormatRfc3339(*check.at);

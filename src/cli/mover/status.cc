@@ -99,10 +99,10 @@ std::vector<std::string> RowOf(const Json& backup, absl::Time now) {
       bytes("read_bytes"),
       bytes("stored_bytes"),
       is_done ? FormatElapsed(absl::Milliseconds(GetInt(backup, {"duration_ms"}))) : "",
-      !is_done                           ? ""
-      : !GetBool(backup, {"restorable"}) ? "broken"
-      : verified_at.has_value()          ? absl::StrCat(FormatAge(verified_at, now), " ago")
-                                         : "not yet",
+      !is_done                        ? ""
+      : backup["restorable"] == false ? "broken"
+      : verified_at.has_value()       ? absl::StrCat(FormatAge(verified_at, now), " ago")
+                                      : "not yet",
       GetString(backup, {"next_step"})};
 }
 
