@@ -33,7 +33,7 @@ constexpr int kConflictsMax = 8;
 absl::Status Lacks(absl::string_view fingerprint, const KeyringOwner& owner) {
   return absl::FailedPreconditionError(absl::StrCat(
       "key ", fingerprint,
-      " is not there, and data may be encrypted with it; bring it back: ", ImportCommand(owner)));
+      " is missing, and data may be encrypted with it; import it: ", ImportCommand(owner)));
 }
 
 absl::StatusOr<std::vector<repository::RepositoryKey>> ReadKeys(const objects::Secret& secret) {
@@ -44,14 +44,14 @@ absl::StatusOr<std::vector<repository::RepositoryKey>> ReadKeys(const objects::S
         repository::KeyFingerprint(password) != fingerprint) {
       return absl::FailedPreconditionError(
           absl::StrCat("what it holds as key ", absl::CHexEscape(fingerprint),
-                       " is another text; put the key back, or take the entry away"));
+                       " is another key; restore the right one, or remove the entry"));
     }
     keys.push_back({.fingerprint = fingerprint, .password = Secret(std::move(password))});
   }
   if (keys.size() > repository::kKeysMax) {
     return absl::FailedPreconditionError(
         absl::StrCat("it holds ", keys.size(), " keys, more than ", repository::kKeysMax,
-                     "; take away those that no repository has any more"));
+                     "; remove those that no repository uses any more"));
   }
   return keys;
 }
@@ -385,7 +385,7 @@ absl::StatusOr<repository::Keyring> OpenKeyring(const CallContext& ctx, k8s::Api
   if (absl::IsNotFound(secret.status())) {
     return absl::NotFoundError(absl::StrCat(
         "there are no keys for location ", owner.velero_namespace, "/", owner.location, " (", name,
-        "); bring those that its data was written with: ", ImportCommand(owner)));
+        "); import those that its data was written with: ", ImportCommand(owner)));
   }
   RETURN_IF_ERROR(secret.status());
   ASSIGN_OR_RETURN(Contents contents, Annotate(ReadContents(*secret, owner), name));

@@ -76,7 +76,7 @@ absl::Status CheckValue(absl::string_view key, absl::string_view value) {
     return Refuse(key, "is neither true nor false; correct it");
   }
   if (key == kChecksum && !absl::c_linear_search(kChecksums, value)) {
-    return Refuse(key, "is no algorithm that S3 has; correct it");
+    return Refuse(key, "is not an algorithm of S3; correct it");
   }
   const std::vector<absl::string_view> tags = absl::StrSplit(value, '&');
   if (key == kTagging && !value.empty() &&
@@ -96,7 +96,7 @@ absl::Status CheckLocationSettings(const objects::BackupStorageLocation& locatio
     const auto known = absl::c_find_if(
         kSettings, [&key = key](const LocationSetting& setting) { return setting.key == key; });
     if (known == std::end(kSettings)) {
-      return Refuse(key, "is not known to csi-delta; take it out, or use a location without it");
+      return Refuse(key, "is not known to csi-delta; remove it, or use a location without it");
     }
     if (known->use == Use::kRejected && !value.empty()) {
       return Refuse(key, absl::StrCat("is not supported. ", known->how));

@@ -63,10 +63,9 @@ absl::StatusOr<Secret> ReadNamedSecret(const CallContext& ctx, k8s::ApiClient& a
 
 absl::Status CheckProvider(const BackupStorageLocation& location) {
   if (location.provider() != "aws" && location.provider() != "velero.io/aws") {
-    return Refuse(absl::StrCat(
-        "provider \"", absl::CHexEscape(location.provider()),
-        "\" is none that csi-delta writes to: it speaks S3 (aws, velero.io/aws); back up to such a "
-        "location, or use another data mover"));
+    return Refuse(absl::StrCat("provider \"", absl::CHexEscape(location.provider()),
+                               "\" is not supported: csi-delta writes to S3 (aws, velero.io/aws); "
+                               "back up to such a location, or use another data mover"));
   }
   return CheckLocationSettings(location);
 }
@@ -298,8 +297,8 @@ absl::StatusOr<std::string> RepositoryAddress(const BackupStorageLocation& locat
   }
   const absl::StatusOr<net::Url> url = net::ParseUrl(endpoint);
   if (!url.ok() || (url->target != "/" && !url->target.empty())) {
-    return Refuse(absl::StrCat("config.s3Url is no URL of a host alone", url.ok() ? "" : ": ",
-                               url.ok() ? "" : url.status().message()));
+    return Refuse(absl::StrCat("config.s3Url is not the URL of a host without a path",
+                               url.ok() ? "" : ": ", url.ok() ? "" : url.status().message()));
   }
   const std::string address =
       absl::StrCat("s3:", absl::StripSuffix(endpoint, "/"), "/", location.bucket(), "/",
@@ -310,7 +309,7 @@ absl::StatusOr<std::string> RepositoryAddress(const BackupStorageLocation& locat
   }
   if (parsed->bucket != location.bucket()) {
     return Refuse(absl::StrCat("bucket \"", absl::CHexEscape(location.bucket()),
-                               "\" is no name of a bucket"));
+                               "\" is not the name of a bucket"));
   }
   return address;
 }

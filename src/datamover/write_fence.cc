@@ -19,7 +19,7 @@ void WriteFence::Renew(const Moment& asked) {
   renewed_ = asked;
   if (has_warned_ && IsOpen()) {
     has_warned_ = false;
-    CSIDELTA_LOG(kInfo, "the task is reached again, and is this Pod's: the volume is written on");
+    CSIDELTA_LOG(kInfo, "the task is reached again, and is this Pod's: writing goes on");
   }
 }
 
@@ -49,7 +49,7 @@ absl::Status WriteFence::Await(const CallContext& ctx) {
         has_warned_ = true;
         CSIDELTA_LOG(kWarn,
                      "the task could not be reached for two minutes: writes into the volume pause "
-                     "until it says that it is still this Pod's");
+                     "until it confirms that it still belongs to this Pod");
       }
     }
     RETURN_IF_ERROR(ctx.Check());

@@ -32,7 +32,7 @@ constexpr std::array kChecks = {
     Check{"mover-kind-fields", "have the data mover's CRDs all fields that this version uses?",
           CheckMoverKindFields},
     Check{"stuck-snapshots", "are VolumeSnapshots stuck?", CheckStuckSnapshots},
-    Check{"stuck-contents", "do contents of volume snapshots refuse to go?", CheckStuckContents},
+    Check{"stuck-contents", "do VolumeSnapshotContents fail to be deleted?", CheckStuckContents},
     Check{"restored-volumes", "are volumes left that an in-place restore has replaced?",
           CheckRestoredVolumes},
     Check{"copies-into-volumes", "are restores into existing volumes unfinished?",
@@ -42,7 +42,7 @@ constexpr std::array kChecks = {
     Check{"velero-server", "does Velero's server run?", CheckVeleroServer},
     Check{"velero-version", "is Velero 1.12 or newer?", CheckVeleroVersion},
     Check{"velero-csi-feature", "does Velero run with EnableCSI?", CheckVeleroCsiFeature},
-    Check{"velero-plugin", "is our plugin installed in Velero, without velero-plugin-for-csi?",
+    Check{"velero-plugin", "is the plugin installed in Velero, without velero-plugin-for-csi?",
           CheckVeleroPlugin},
     Check{"velero-policies",
           "do volume policies fit Velero's version and the data mover of their schedules?",
@@ -264,7 +264,7 @@ void Checkup::Make(const Check& check) {
     check.run(context);
   }
   if (findings.empty()) {
-    context.Good("", "nothing to complain of");
+    context.Good("", "no fault found");
   }
   findings = OnePerCause(findings);
   for (const Finding& finding : findings) {
@@ -293,7 +293,7 @@ void Checkup::CountLeftOut() {
            .text = cause.is_prerequisite
                        ? absl::StrCat(count, " not made because of this: ", Listed(names))
                        : absl::StrCat(count, " not completed for the same reason: ", Listed(names)),
-           .remediation = "do what is said above, then run csi-delta doctor again"});
+           .remediation = "mend that first, then run csi-delta doctor again"});
   }
 }
 
@@ -375,7 +375,7 @@ void CheckContext::Unknown(std::string subject, const absl::Status& status,
          !remediation.empty() ? std::move(remediation)
          : absl::IsPermissionDenied(status)
              ? "run it as a user who may read this"
-             : "see to it that the API server answers, and ask again");
+             : "make sure that the API server answers, and run it again");
 }
 
 bool CheckContext::IsKnown(std::string subject, const absl::Status& status) {

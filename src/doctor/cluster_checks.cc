@@ -31,7 +31,7 @@ bool FindMissing(CheckContext& context, const k8s::ResourceType& type, absl::str
   const std::string subject = absl::StrCat("CRD ", k8s::ToString(type));
   const bool is_missing = context.IsMissing(subject, context.cache().List(type).status());
   if (is_missing) {
-    context.Fault(subject, "is not installed", std::string(command));
+    context.Fault(subject, "not installed", std::string(command));
   }
   return is_missing;
 }

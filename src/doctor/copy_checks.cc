@@ -39,8 +39,7 @@ void InspectRecord(CheckContext& context, const PersistentVolumeClaim& pvc,
   context.Warn(SubjectOf("PVC", pvc),
                absl::StrCat(is_under_way ? "a restore writes into its volume for over 6 hours"
                                          : "a restore into its volume did not finish",
-                            "; as long as that is so it may be partly old, which its beginning "
-                            "then says"),
+                            "; until it does, the volume may be partly old, and is marked so"),
                absl::StrCat(CopyCommand(record, pvc), " finishes it"));
 }
 
@@ -50,8 +49,8 @@ void InspectConsent(CheckContext& context, const PersistentVolumeClaim& pvc) {
   if (!uid.empty() && !HasDownload(context, uid)) {
     context.Note(SubjectOf("PVC", pvc),
                  absl::StrCat("its annotation ", objects::kMayWriteAnnotation,
-                              " is left of a restore --upload whose DataDownload is over or gone, "
-                              "and allows nothing any more"),
+                              " is left over from a restore --upload whose DataDownload has ended, "
+                              "and has no effect any more"),
                  absl::StrCat("kubectl annotate pvc ", pvc.name(), " -n ", pvc.namespace_name(),
                               " ", objects::kMayWriteAnnotation, "-"));
   }

@@ -41,7 +41,7 @@ std::string WaitingFor(CheckContext& context, const Pod& pod) {
   if (!message.empty() || !phase.empty()) {
     return message.empty() ? phase : message;
   }
-  return "its Pod was not looked at by any node";
+  return "no node has started its Pod";
 }
 
 // A claim of one storage class, and a worker-like Pod that reads its device.
@@ -106,7 +106,7 @@ void Probe::Inspect() {
     context_.Warn(
         subject(),
         absl::StrCat("no worker ran within the time: ", WaitingFor(context_, pod.value_or(Pod()))),
-        absl::StrCat("kubectl get events --namespace ", space(), "; then ask again"));
+        absl::StrCat("kubectl get events --namespace ", space(), "; then run it again"));
     return;
   }
   await(context_.ctx().WithTimeout(kReadingProves), false).IgnoreError();
@@ -137,7 +137,7 @@ void Probe::Remove() {
     if (!gone.ok()) {
       context_.Warn(
           absl::StrCat(key.type.kind, " ", space(), "/", name_),
-          "was made to look at devices, and is still there",
+          "was made to test devices, and still exists",
           absl::StrCat("kubectl delete ", key.type.plural, " ", name_, " --namespace ", space()));
     }
   }

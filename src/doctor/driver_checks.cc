@@ -94,9 +94,9 @@ void CheckDriverStorageClass(CheckContext& context) {
   }
   for (const auto& [name, claims] : missing) {
     context.Warn(
-        name.empty() ? "claims without a storage class" : absl::StrCat("storage class ", name),
+        name.empty() ? "PVCs without a storage class" : absl::StrCat("storage class ", name),
         absl::StrCat(name.empty() ? "no volume can be made from their snapshots: "
-                                  : "is gone, but these claims name it: ",
+                                  : "is gone, but these PVCs name it: ",
                      Listed(claims)),
         "name an intermediate storage class in the mover's settings");
   }
@@ -129,7 +129,7 @@ void CheckDriverChangedBlocks(CheckContext& context) {
     const absl::Status status =
         csi::FindMetadataService(context.ctx(), context.cache().api(), driver).status();
     if (status.ok()) {
-      context.Good(subject, "says what changed, by its SnapshotMetadataService");
+      context.Good(subject, "lists changed blocks, by its SnapshotMetadataService");
     } else if (!absl::IsNotFound(status)) {
       context.Warn(subject, std::string(status.message()),
                    "correct the SnapshotMetadataService; until then whole volumes are read");
@@ -137,7 +137,7 @@ void CheckDriverChangedBlocks(CheckContext& context) {
       context.Note(subject, "has no SnapshotMetadataService; it is asked by a DifferentialSnapshot",
                    "run csi-delta diffsnap alongside it, if no service serves them yet");
     } else {
-      context.Note(subject, "does not say what changed: every backup reads whole volumes",
+      context.Note(subject, "does not list changed blocks: every backup reads whole volumes",
                    "install its csi-snapshot-metadata sidecar, or csi-delta diffsnap");
     }
   }
@@ -232,7 +232,7 @@ void CheckDriverSnapshots(CheckContext& context) {
     return;
   }
   if (!context.options().list_snapshots) {
-    context.Note("", "not known: no CSI driver was asked",
+    context.Note("", "not known, because no CSI driver was asked",
                  "run csi-delta doctor --csi-address unix:///csi/csi.sock where the controller of "
                  "the driver runs");
     return;
@@ -300,9 +300,8 @@ void CheckClaimsUnbound(CheckContext& context) {
     }
   }
   if (!names.empty()) {
-    context.Note(
-        "", absl::StrCat("claims without a volume, of which nothing is saved: ", Listed(names)),
-        "nothing, if they were never used");
+    context.Note("", absl::StrCat("PVCs without a volume, which no backup has: ", Listed(names)),
+                 "nothing, if they were never used");
   }
 }
 

@@ -122,7 +122,7 @@ void LocationLocks::CheckVersioningRule() {
     ReportUnknown("whether the bucket keeps versions", rules_.keeps_versions.status(),
                   "s3:GetBucketVersioning");
   } else if (!*rules_.keeps_versions) {
-    Fault("the bucket does not keep versions: what is written over or deleted is gone",
+    Fault("the bucket does not keep versions: overwritten and deleted objects are lost",
           "enable versioning of the bucket");
   }
 }
@@ -142,7 +142,7 @@ void LocationLocks::CheckLifecycleRules() {
     }
   }
   if (rules_.keeps_versions.ok() && *rules_.keeps_versions && !removes_noncurrent) {
-    Warn("no lifecycle rule removes noncurrent versions: what was deleted is paid for without end",
+    Warn("no lifecycle rule removes noncurrent versions, so you pay for deleted data for ever",
          "add a rule with NoncurrentVersionExpiration");
   }
 }

@@ -154,8 +154,7 @@ void CheckLocationReadable(CheckContext& context) {
 void CheckLocationWritable(CheckContext& context) {
   for (const BackupStorageLocation& location : Locations(context)) {
     if (location.is_read_only()) {
-      context.Note(SubjectOf("location", location),
-                   "is read-only: it can be restored from, and that is all",
+      context.Note(SubjectOf("location", location), "is read-only: it serves restores only",
                    "nothing, if that is meant");
       continue;
     }

@@ -279,12 +279,12 @@ void CheckLonghornFound(CheckContext& context) {
     if (const auto found = versions.find(space); found != versions.end()) {
       context.Good(subject, absl::StrCat("version ", found->second));
     } else if (versions.empty()) {
-      context.Note(subject, "its kinds are served, and it is not there",
+      context.Note(subject, "its CRDs are installed, but Longhorn is not",
                    "if Longhorn was uninstalled, delete its CRDs and webhook configurations, too");
     } else {
       context.Warn(subject,
-                   absl::StrCat("it is not there but in ", versions.begin()->first,
-                                ": no native snapshot is taken, and nothing of it is restored"),
+                   absl::StrCat("it is not installed there, but in ", versions.begin()->first,
+                                ": no native snapshot is taken or restored"),
                    absl::StrCat("set longhornNamespace: ", versions.begin()->first,
                                 " in the settings of the plugin"));
     }
@@ -309,8 +309,8 @@ void CheckLonghornSnapshots(CheckContext& context) {
     }
     if (!found->undeletable.empty()) {
       context.Fault(subject,
-                    absl::StrCat("names of more than 63 characters, which Longhorn can delete no "
-                                 "more, nor their volumes: ",
+                    absl::StrCat("their names have more than 63 characters, so Longhorn can delete "
+                                 "neither them nor their volumes: ",
                                  Listed(found->undeletable)),
                     "give snapshots shorter names; for these, ask Longhorn's support");
     }
@@ -320,7 +320,7 @@ void CheckLonghornSnapshots(CheckContext& context) {
         context.Warn(subject, absl::StrCat(text, ": ", Listed(names)), remediation);
       }
     };
-    warn(found->almost_full, "volumes that have almost all that they may, then none is taken",
+    warn(found->almost_full, "volumes near their limit of snapshots; at the limit none is taken",
          "free places with: csi-delta longhorn prune --volume VOLUME --keep-last 100, or raise "
          "snapshotMaxCount of the Volume");
     warn(found->on_detached,
@@ -407,7 +407,7 @@ void CheckLonghornWebhook(CheckContext& context) {
         context.Fault(absl::StrCat("service ", space, "/", service),
                       "no Pod answers for it: the API server refuses every change of a PVC, in all "
                       "namespaces",
-                      "see why longhorn-manager does not run; where Longhorn is gone, delete its "
+                      "see why longhorn-manager does not run; if Longhorn is gone, delete its "
                       "webhook configurations");
       }
     }
@@ -418,7 +418,7 @@ void CheckLonghornKinds(CheckContext& context) {
   for (const CustomResourceDefinition& definition : LonghornDefinitions(context)) {
     if (longhorn::FindKind(definition.defined_kind()) == nullptr) {
       context.Note(absl::StrCat("resource ", definition.name()),
-                   "is not known to this version, and left out of restores",
+                   "is not known to this version, so restores omit it",
                    "update the plugin, or tell its authors of the kind");
     }
   }

@@ -90,7 +90,7 @@ void CheckMoverLeader(CheckContext& context) {
       objects::Lease::Key(context.options().mover_namespace, datamover::kMoverLease));
   const std::string subject = InMover(context, "lease", datamover::kMoverLease);
   if (context.IsMissing(subject, lease.status())) {
-    context.Fault(subject, "it was not found: no controller has ever led here",
+    context.Fault(subject, "it was not found: no controller has ever become leader here",
                   DescribeCommand(context.options().mover_namespace, kMoverDeployment));
   }
   if (!lease.ok()) {
@@ -220,7 +220,7 @@ void CheckMoverTasksSilent(CheckContext& context) {
         context.IsPast(status.heartbeat_at, kSilenceMax)) {
       context.Warn(
           InMover(context, "VolumeTask", task.name()),
-          absl::StrCat("its worker has said nothing since ", FormatRfc3339(*status.heartbeat_at)),
+          absl::StrCat("its worker has not reported since ", FormatRfc3339(*status.heartbeat_at)),
           absl::StrCat("kubectl logs ", task.name(), " --namespace ",
                        context.options().mover_namespace));
     }
@@ -257,7 +257,7 @@ void CheckMoverOrphans(CheckContext& context) {
       context.Warn(InMover(context, "VolumeTask", task.name()),
                    absl::StrCat("its ", spec->subject.kind, " ", spec->subject.namespace_name, "/",
                                 spec->subject.name, " is gone"),
-                   "the controller removes it within ten minutes; see that it runs");
+                   "the controller removes it within ten minutes, if it runs");
     }
   }
 }
@@ -290,10 +290,10 @@ void CheckMoverBases(CheckContext& context) {
   }
   for (const auto& [reason, names] : by_reason) {
     context.Warn(subject,
-                 absl::StrCat(Counted(std::ssize(names), "base snapshot"), " of no use: ", reason,
+                 absl::StrCat(Counted(std::ssize(names), "base snapshot"), " unused: ", reason,
                               ": ", Listed(names)),
                  "the mover's controller drops them within ten minutes, or after an hour where a "
-                 "Backup or a BackupStorageLocation was not found; where they stay, see that it "
+                 "Backup or a BackupStorageLocation was not found; if they stay, make sure that it "
                  "runs, or drop them: csi-delta bases drop --unused --yes");
   }
   if (by_reason.empty()) {

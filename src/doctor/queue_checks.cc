@@ -172,7 +172,7 @@ void CheckMoverFlags(CheckContext& context) {
   compare("--concurrent-reconciles", k8s::kConcurrentReconciles);
   if (!differ.empty()) {
     context.Note(SubjectOf("deployment", *controller), absl::StrCat("runs with ", differ),
-                 "nothing, where you set it on purpose; else take it out of the chart's values");
+                 "nothing, if you set it on purpose; else remove it from the chart's values");
   }
 }
 

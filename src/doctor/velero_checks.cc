@@ -142,8 +142,8 @@ void FindWaiting(CheckContext& context) {
     if (!waiting.empty()) {
       context.Fault(
           SubjectOfAll(waiting, space),
-          absl::StrCat("New for over five minutes: no mover takes it up", OthersOf(waiting)),
-          "see that the mover's controller runs and is given this namespace");
+          absl::StrCat("New for over five minutes: no data mover accepts it", OthersOf(waiting)),
+          "make sure that the mover's controller runs and serves this namespace");
     }
   }
 }
@@ -179,7 +179,7 @@ void CheckVeleroNamespace(CheckContext& context) {
     const std::string subject = absl::StrCat("namespace ", space);
     const auto& locations = context.cache().List(objects::BackupStorageLocation::Type(), space);
     if (context.IsMissing(subject, locations.status())) {
-      context.Fault(subject, "Velero's kinds are not served",
+      context.Fault(subject, "Velero's CRDs are not installed",
                     std::string(datamover::InstallCommand(objects::BackupStorageLocation::Type())));
       ++faults;
     } else if (locations.ok() && locations->empty()) {
@@ -209,8 +209,8 @@ void CheckVeleroVersion(CheckContext& context) {
       const std::vector<int> version = VersionOf(image);
       if (version.empty()) {
         context.Note(subject,
-                     absl::StrCat("which version image ", image, " is, its tag does not say"),
-                     "see that it is Velero 1.12 or newer");
+                     absl::StrCat("the version of image ", image, " is not known from its tag"),
+                     "make sure that it is Velero 1.12 or newer");
       } else if (version < std::vector<int>{1, 12}) {
         context.Fault(subject, absl::StrCat("image ", image, " is too old to move data"),
                       kUpgradeVelero);
@@ -238,8 +238,8 @@ void CheckVeleroPlugin(CheckContext& context) {
       if (absl::StrContains(container.image, kCsiPluginImage)) {
         context.Warn(subject,
                      absl::StrCat("has image ", container.image,
-                                  " beside ours: Velero 1.14 and newer have its actions themselves "
-                                  "and refuse it, and older ones do not need it"),
+                                  " besides csi-delta's: Velero 1.14 and newer have its actions "
+                                  "built in and refuse it, and older ones do not need it"),
                      absl::StrCat("velero plugin remove ", container.image));
       }
     }
@@ -317,7 +317,7 @@ void CheckDeletionsPending(CheckContext& context) {
       context.Warn(SubjectOfAll(deletions, space),
                    absl::StrCat("not done after an hour and ", Counted(attempts, "attempt"), ": ",
                                 message, OthersOf(deletions)),
-                   "see that the mover's controller runs, and who holds the repository's lock");
+                   "see that the mover's controller runs, and what holds the repository's lock");
     }
   }
 }
@@ -355,7 +355,7 @@ void CheckDeletionsImpossible(CheckContext& context) {
                    absl::StrCat("data of deleted backups stays, which this cluster can never "
                                 "delete: ",
                                 Listed(texts)),
-                   absl::StrCat("delete it where it is, then: kubectl -n ", space,
+                   absl::StrCat("delete it in its own cluster, then: kubectl -n ", space,
                                 " delete configmap ", objects::kUndeletedConfigMap));
     }
   }

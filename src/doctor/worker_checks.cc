@@ -69,7 +69,7 @@ std::string RemediationOf(CheckContext& context, absl::string_view message) {
   if (absl::StrContains(message, "webhook")) {
     return absl::StrCat("exempt namespace ", space,
                         " from this webhook, or set worker.podLabels or worker.podAnnotations in "
-                        "the mover's settings as it wants them");
+                        "the mover's settings as the webhook requires");
   }
   return "do what the message says";
 }

@@ -139,8 +139,8 @@ absl::StatusOr<std::unique_ptr<ChangedBlockSource>> BackupRun::AskCluster(Reposi
   if (!options.base_known) {
     session_.listener().warn(
         absl::StrCat("parent ", options.parent->id.ShortHex(),
-                     " does not say which volume snapshot it was made of, so what changed since "
-                     "cannot be asked; the next backup will know, or --base-handle says it"));
+                     " does not record its volume snapshot, so the driver cannot be asked what "
+                     "changed since; the next backup can ask, or give --base-handle"));
   }
   return cluster_snapshot_->MakeSource(ctx_, std::move(base), session_.random());
 }
@@ -191,7 +191,7 @@ absl::Status BackupRun::ChooseParent(Repository& repository, UploadOptions& opti
           unreadable.DamagedSink()));
   if (!options.parent.has_value() && unreadable.any()) {
     options.parent_damage =
-        absl::DataLossError("files of snapshots/ do not read, and no other is of this volume");
+        absl::DataLossError("files of snapshots/ cannot be read, and no other is of this volume");
   }
   return absl::OkStatus();
 }

@@ -64,22 +64,22 @@ absl::StatusOr<ForgetGroup> Named(const CallContext& ctx, const Listener& listen
         ctx, listener, repository, id, job.filter, LatestOf::kOneVolume, &unreadable);
     if (id == "latest" && unreadable.any()) {
       return absl::DataLossError(
-          "a file of snapshots/ does not read, so which snapshot is the latest is not known; name "
-          "the one to forget by its id");
+          "a file of snapshots/ cannot be read, so the latest snapshot is not known; name the one "
+          "to forget by its id");
     }
     if (job.ignore_missing && absl::IsNotFound(stored.status())) {
       continue;
     }
     const absl::StatusOr<Id> whole = Id::Parse(id);
     if (absl::IsDataLoss(stored.status()) && whole.ok()) {
-      listener.warn(absl::StrCat("the file snapshots/", id, " does not read: it goes unseen"));
+      listener.warn(absl::StrCat("the file snapshots/", id, " cannot be read; it is removed"));
       group.remove.push_back({.id = *whole, .snapshot = {}});
       continue;
     }
     if (absl::IsDataLoss(stored.status())) {
       return absl::DataLossError(absl::StrCat(stored.status().message(),
-                                              "; to remove a file that does not read, name it by "
-                                              "its whole id, which csi-delta snapshots says"));
+                                              "; to remove a file that cannot be read, give its "
+                                              "whole id, which csi-delta snapshots prints"));
     }
     RETURN_IF_ERROR(stored.status());
     group.remove.push_back(*std::move(stored));

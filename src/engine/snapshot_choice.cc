@@ -90,7 +90,7 @@ repository::DamagedSnapshotSink UnreadableSnapshots::DamagedSink() {
     count_ += is_first ? 1 : 0;
     if (is_first && count_ <= kUnreadableNamedMax) {
       listener_.warn(absl::StrCat("the file snapshots/", id.Hex(),
-                                  " does not read: ", why.message(), "; csi-delta forget ",
+                                  " cannot be read: ", why.message(), "; csi-delta forget ",
                                   id.Hex(), " removes this file"));
     }
   };
@@ -98,9 +98,9 @@ repository::DamagedSnapshotSink UnreadableSnapshots::DamagedSink() {
 
 UnreadableSnapshots::~UnreadableSnapshots() {
   if (count_ > kUnreadableNamedMax) {
-    listener_.warn(absl::StrCat(count_ - kUnreadableNamedMax,
-                                " other files of snapshots/ do not read; csi-delta check names "
-                                "them"));
+    listener_.warn(absl::StrCat(
+        count_ - kUnreadableNamedMax,
+        " other files of snapshots/ cannot be read; csi-delta check lists them"));
   }
 }
 

@@ -52,7 +52,7 @@ absl::StatusOr<Json> FindEntry(const Json& config, absl::string_view list, absl:
       return *found;
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat(list, " has no \"", name, "\""));
+  return absl::InvalidArgumentError(absl::StrCat("no ", body, " is named \"", name, "\""));
 }
 
 // Makes the paths in the members `body` of a list absolute: they start at the folder of their file.
@@ -258,7 +258,7 @@ absl::StatusOr<ClusterConfig> ReadContext(const Json& config, absl::string_view 
     context_name = GetString(config, {"current-context"});
   }
   if (context_name.empty()) {
-    return absl::InvalidArgumentError("no context given and no current-context set");
+    return absl::InvalidArgumentError("no context is given, and current-context is not set");
   }
   ASSIGN_OR_RETURN(const Json chosen, FindEntry(config, "contexts", "context", context_name));
   ClusterConfig cluster_config;
@@ -392,12 +392,12 @@ absl::StatusOr<ClusterConfig> LoadClusterConfig(const ClientSettings& settings,
   if (!settings.service_host.empty() && !settings.service_port.empty()) {
     return LoadInCluster(settings, read_file);
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "no API server is configured: set CSI_DELTA_KUBECONFIG, --kubeconfig or KUBECONFIG, ",
-      settings.home_kubeconfig.empty()
-          ? ""
-          : absl::StrCat("write ", settings.home_kubeconfig, ", which does not exist, "),
-      "or run in a pod with a service account"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("no cluster is configured; give --kubeconfig FILE or set KUBECONFIG",
+                   settings.home_kubeconfig.empty()
+                       ? ""
+                       : absl::StrCat(" (", settings.home_kubeconfig, " does not exist)"),
+                   ", or run in a Pod with a service account"));
 }
 
 absl::StatusOr<std::string> ContextNamespace(const ClientSettings& settings, FileReader read_file) {

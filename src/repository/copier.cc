@@ -324,7 +324,7 @@ absl::StatusOr<std::vector<StoredSnapshot>> Select(const CallContext& ctx, const
                                                    absl::Span<const Id> ids) {
   if (ids.empty()) {
     return from.ListSnapshots(ctx, [](const Id& id, const absl::Status& why) {
-      CSIDELTA_LOG(kWarn, "a snapshot does not read, and is not copied", {"snapshot", id.Hex()},
+      CSIDELTA_LOG(kWarn, "a snapshot cannot be read, and is not copied", {"snapshot", id.Hex()},
                    {"error", std::string(why.message())});
     });
   }

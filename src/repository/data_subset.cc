@@ -52,8 +52,7 @@ absl::StatusOr<DataSubset> ParseDataSubset(absl::string_view text) {
     if (!absl::SimpleAtoi(text.substr(0, slash), &part.part) ||
         !absl::SimpleAtoi(text.substr(slash + 1), &part.parts) || part.part < 1 ||
         part.part > part.parts) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", text, "\" is no part: write one like 2/7"));
+      return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not a part like 2/7"));
     }
     return DataSubset(part);
   }

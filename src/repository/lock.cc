@@ -193,8 +193,7 @@ bool ForeignLocks::Remove(const CallContext& ctx, const ForeignLock& lock) {
     return !lock.readable && absl::IsPermissionDenied(status);
   }
   removed_.insert(lock.id);
-  CSIDELTA_LOG(kInfo, "removed a lock whose owner is dead",
-               {"lock", DescribeOwner(lock, clock_.Now())});
+  CSIDELTA_LOG(kInfo, "removed a stale lock", {"lock", DescribeOwner(lock, clock_.Now())});
   return true;
 }
 
@@ -241,7 +240,7 @@ Lock::~Lock() {
   ctx.clock = &clock_;
   const absl::Status status = Release(FinalContext(ctx));
   if (!status.ok()) {
-    CSIDELTA_LOG(kInfo, "our lock stays; it runs out by itself",
+    CSIDELTA_LOG(kInfo, "the lock of this run stays; it expires by itself",
                  {"error", std::string(status.message())});
   }
 }
@@ -329,7 +328,7 @@ absl::Status Lock::CheckStillThere(const CallContext& ctx, const Id& id) {
     lost_ = true;
   }
   if (lost_) {
-    return absl::AbortedError("our lock was removed by another client");
+    return absl::AbortedError("the lock of this run was removed by another client");
   }
   return status;
 }
@@ -346,7 +345,7 @@ absl::Status Lock::Refresh(const CallContext& ctx) {
 
 absl::Status Lock::Replace(const CallContext& ctx) {
   if (!held_ || lost_) {
-    return absl::AbortedError("our lock was removed by another client");
+    return absl::AbortedError("the lock of this run was removed by another client");
   }
   const Moment written_at = Look();
   ASSIGN_OR_RETURN(const Id next, WriteOwn(ctx));
@@ -395,7 +394,7 @@ absl::Status Lock::CheckFence(const CallContext& ctx) {
   const Moment now = Look();
   if (now.uptime - refreshed_at_.uptime > kLockFenceAgeMax) {
     RETURN_IF_ERROR(CheckStillThere(ctx, id_));
-    return absl::AbortedError("our lock could not be refreshed for too long");
+    return absl::AbortedError("the lock of this run could not be refreshed for too long");
   }
   if (AgeOf(refreshed_at_) > kLockFenceAgeMax) {
     // Others may be about to remove it. A new one that is there before the old one is gone shows

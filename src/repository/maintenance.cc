@@ -45,7 +45,7 @@ absl::StatusOr<int64_t> ParseByteSize(absl::string_view text) {
   double number = 0;
   if (unit == 0 || !ParseDecimal(digits, number) || number * unit > kByteSizeMax) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", text, "\" is no size: write one like 500M or 1.5G"));
+        absl::StrCat("\"", text, "\" is not a size like 500M or 1.5G"));
   }
   return static_cast<int64_t>(std::floor(number * unit));
 }
@@ -54,7 +54,7 @@ absl::StatusOr<double> ParsePercent(absl::string_view text) {
   absl::string_view digits = text;
   double number = 0;
   if (!absl::ConsumeSuffix(&digits, "%") || !ParseDecimal(digits, number) || number > 100) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is no percentage like 5%"));
+    return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not a percentage like 5%"));
   }
   return number;
 }

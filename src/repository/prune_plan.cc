@@ -147,7 +147,7 @@ absl::Status Planner::FindUsed() {
   // What a snapshot needs whose file does not read is unknown: pruning could remove it.
   if (!damaged.empty()) {
     const std::string hex = damaged.front().Hex();
-    return Refuse(absl::StrCat("the file snapshots/", hex, " does not read",
+    return Refuse(absl::StrCat("the file snapshots/", hex, " cannot be read",
                                damaged.size() == 1 ? ""
                                                    : absl::StrCat(", nor do ", damaged.size() - 1,
                                                                   " others, which csi-delta check "

@@ -919,7 +919,7 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
 std::string Repository::UnreadableIndexNote() const {
   return unreadable_index_.empty()
              ? (index_files_.empty() ? "; index/ has no file" : "")
-             : absl::StrCat("; ", unreadable_index_.size(), " index files do not read, such as ",
+             : absl::StrCat("; ", unreadable_index_.size(), " index files cannot be read, such as ",
                             FileKey(FileKind::kIndex, unreadable_index_.front()));
 }
 
@@ -955,7 +955,7 @@ absl::Status Repository::LoadReadableIndex(const CallContext& ctx) {
   ASSIGN_OR_RETURN(index_, builder.Build(&index_conflicts_));
   index_memory_.Shrink(index_.memory_bytes());
   if (!index_damage_.ok()) {
-    CSIDELTA_LOG(kWarn, "index files do not read, and are left out",
+    CSIDELTA_LOG(kWarn, "index files cannot be read, and are left out",
                  {"count", absl::StrCat(unreadable_index_.size())},
                  {"first", FileKey(FileKind::kIndex, unreadable_index_.front())},
                  {"error", std::string(index_damage_.message())});
@@ -1039,7 +1039,7 @@ absl::StatusOr<std::string> Repository::ReadBlob(const CallContext& ctx, const B
                  {"error", std::string(last.message())});
   }
   return absl::DataLossError(
-      absl::StrCat(repository::Describe(handle), ": no copy reads: ", last.message()));
+      absl::StrCat(repository::Describe(handle), ": unreadable: ", last.message()));
 }
 
 absl::StatusOr<std::string> Repository::LoadTree(const CallContext& ctx, const BlobId& id) const {

@@ -96,7 +96,7 @@ absl::StatusOr<VolumeDecision> TakeInLonghorn(const PersistentVolumeClaim& pvc,
 VolumeDecision Move(VolumeDecision decision, absl::string_view asked_by) {
   decision.kind = VolumeDecision::Kind::kMove;
   decision.reason =
-      absl::StrCat(decision.reason, ", and ", asked_by, " asks for data movement by us");
+      absl::StrCat(decision.reason, ", and ", asked_by, " asks csi-delta to move the data");
   return decision;
 }
 
@@ -155,7 +155,7 @@ absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const Po
   }
   ASSIGN_OR_RETURN(const Wish wish, ReadWish(input.pvc, match, value->second));
   VolumeDecision decision =
-      Snapshot(input, std::move(pv), absl::StrCat(match.rule, " gives this volume to us"),
+      Snapshot(input, std::move(pv), absl::StrCat(match.rule, " gives this volume to csi-delta"),
                SnapshotClassOf(match), true);
   decision.is_by_custom_rule = true;
   if (decision.kind == VolumeDecision::Kind::kSnapshot && wish == Wish::kLonghorn) {
@@ -235,7 +235,7 @@ absl::StatusOr<VolumeDecision> DecideWithoutCsi(const DecisionInput& input,
     return DecideCustom(input, match, *pv);
   }
   return LeaveAloneAndWarn(
-      absl::StrCat(match.rule, " gives this volume to us, but ", kWithoutCsi,
+      absl::StrCat(match.rule, " gives this volume to csi-delta, but ", kWithoutCsi,
                    ": it is not backed up; start velero server with --features=EnableCSI"));
 }
 

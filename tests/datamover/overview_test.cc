@@ -170,11 +170,11 @@ TEST(OverviewTest, TheQueueIsThatOfTheController) {
                                                {"consumer-uid", WaitReason::kPrerequisite}}));
   EXPECT_EQ(ToText(queue),
             "1 transfer is admitted, 5 wait:\n"
-            "  1 for the controller, which has free admissions: does it run?\n"
-            "  1 for one of 2 admissions (limits.total)\n"
+            "  1 for the controller, which has free slots: is it running?\n"
+            "  1 for one of 2 slots (limits.total)\n"
             "  1 for another transfer of their volume\n"
             "  1 for what their Pods need, for a node, or for their PVC to be bound\n"
-            "  1 for what the API server refuses\n");
+            "  1 for the API server, which refuses what their workers need\n");
   settings.is_paused = true;
   queue = Queue(settings, uploads, {}, kMade);
   EXPECT_EQ(queue.waiting.at(WaitReason::kPaused), 3);

@@ -361,7 +361,7 @@ TEST_F(NamedParentTest, AnyOtherFailsTheUpload) {
     StartWith("parentSnapshot", other);
     started_->LookTimes(4);
     EXPECT_EQ(bed_.PhaseOf(), "Failed") << other;
-    EXPECT_THAT(bed_.MessageOf(), HasSubstr("is no snapshot of this volume"));
+    EXPECT_THAT(bed_.MessageOf(), HasSubstr("is not a snapshot of this volume"));
   }
 }
 
@@ -1066,7 +1066,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatNeverBeginsFailsToo) {
   bed_.clock.Advance(bed_.env.settings.prepare_timeout);
   controller.LookTimes(3);
   EXPECT_EQ(bed_.PhaseOf(), "Failed");
-  EXPECT_THAT(bed_.MessageOf(), HasSubstr("does not say so"));
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr("does not report"));
   ExpectNothingButBases(bed_, 0);
 }
 

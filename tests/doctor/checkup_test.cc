@@ -391,11 +391,11 @@ std::vector<Ailment> OfCluster() {
        [](Cluster& c) {
          c.api().FailNext("get", "namespaces", absl::UnavailableError("connection refused"));
        }},
-      {"snapshot-kinds", Severity::kFault, "is not installed",
+      {"snapshot-kinds", Severity::kFault, "not installed",
        [](Cluster& c) { c.api().RemoveType("volumesnapshotclasses"); }},
       {"snapshot-controller", Severity::kFault, "is not available",
        Sets(kSnapshotController, {"status", "availableReplicas"}, 0)},
-      {"mover-kinds", Severity::kFault, "is not installed",
+      {"mover-kinds", Severity::kFault, "not installed",
        [](Cluster& c) { c.api().RemoveType("volumetasks"); }},
       {"mover-kind-fields", Severity::kFault,
        "of an older version, and drops spec.backupStorageLocation, spec.snapshotID, spec.upload",
@@ -464,7 +464,7 @@ std::vector<Ailment> OfVelero() {
        [](Cluster& c) {
          c.api().Seed(DataUploadType(), Transfer("DataUpload", "New", Ago(c, absl::Minutes(6))));
        }},
-      {"downloads-waiting", Severity::kFault, "no mover takes it up",
+      {"downloads-waiting", Severity::kFault, "no data mover accepts it",
        [](Cluster& c) {
          c.api().Seed(DataDownloadType(), Transfer("DataDownload", "", Ago(c, absl::Minutes(6))));
        }},
@@ -523,7 +523,7 @@ std::vector<Ailment> OfLocations() {
                               .status = absl::PermissionDeniedError("denied")});
        }},
       {"keyring-present", Severity::kNote, "the first backup makes it", [](Cluster&) {}},
-      {"keyring-whole", Severity::kFault, "is another text",
+      {"keyring-whole", Severity::kFault, "is another key",
        [](Cluster& c) {
          const repository::Keyring ring = MakeRing(c);
          c.api().SetField(datamover::KeyringSecretKey(kMover, kOwner),
@@ -718,7 +718,7 @@ std::vector<Ailment> OfMover() {
              Json{{"hard", {{"limits.memory", "1Gi"}}}, {"used", {{"limits.memory", "1024Mi"}}}});
          c.api().Seed(objects::ResourceQuota::Type(), quota);
        }},
-      {"mover-tasks-silent", Severity::kWarning, "has said nothing since",
+      {"mover-tasks-silent", Severity::kWarning, "has not reported since",
        [](Cluster& c) {
          Json task = objects::VolumeTask::Make(kMover, "du-1", {}, {}).json();
          SetJson(task, {"status"},
@@ -727,7 +727,7 @@ std::vector<Ailment> OfMover() {
        }},
       {"mover-orphans", Severity::kWarning, "is gone", [](Cluster& c) { SeedTask(c, "velero"); }},
       {"mover-bases", Severity::kWarning,
-       "1 base snapshot of no use: its PVC was deleted: du-1 of PVC shop/orders",
+       "1 base snapshot unused: its PVC was deleted: du-1 of PVC shop/orders",
        [](Cluster& c) { SeedBase(c, support::kDriver, "another-uid"); }},
       {"mover-bases", Severity::kWarning,
        "its PVC waits to grow; csi.vsphere.vmware.com grows no volume that has snapshots: du-1 of",
@@ -958,7 +958,7 @@ std::vector<Ailment> OfLonghornObjects() {
          c.api().Seed(VolumeSnapshotContentType(), content);
          SeedOfLonghorn(c, "volumes", "Volume", "pvc-1", Json::object());
        }},
-      {"longhorn-found", Severity::kNote, "its kinds are served, and it is not there",
+      {"longhorn-found", Severity::kNote, "its CRDs are installed, but Longhorn is not",
        [](Cluster& c) { SeedLonghornKind(c, "settings", "Setting"); }},
       {"longhorn-native", Severity::kWarning,
        "1 of backups that Velero does not list: csd-1 (backup gone)",
@@ -1008,7 +1008,7 @@ std::vector<Ailment> OfLonghornObjects() {
 std::vector<Ailment> OfLonghorn() {
   return {
       {"longhorn-found", Severity::kWarning,
-       "Longhorn in longhorn-system it is not there but in storage",
+       "Longhorn in longhorn-system it is not installed there, but in storage",
        [](Cluster& c) {
          SeedLonghornKind(c, "settings", "Setting");
          SeedLonghornSetting(c, "current-longhorn-version", "v1.12.1", "storage");
@@ -1388,9 +1388,9 @@ std::vector<Ailment> OfTheSameChecks() {
        }},
       {"snapshot-controller", Severity::kNote, "no Deployment runs a snapshot-controller",
        Removes(kSnapshotController)},
-      {"velero-namespace", Severity::kFault, "Velero's kinds are not served",
+      {"velero-namespace", Severity::kFault, "Velero's CRDs are not installed",
        [](Cluster& c) { c.api().RemoveType("backupstoragelocations"); }},
-      {"velero-version", Severity::kNote, "its tag does not say",
+      {"velero-version", Severity::kNote, "is not known from its tag",
        SetsInContainer(kServer, "image", "velero/velero:main")},
       {"deletions-failing", Severity::kWarning, "its data stays: the key is gone",
        [](Cluster& c) {
@@ -1413,11 +1413,11 @@ std::vector<Ailment> OfTheSameChecks() {
       {"location-writable", Severity::kNote, "is read-only",
        Sets(kLocation, {"spec", "accessMode"}, "ReadOnly")},
       {"mover-deployment", Severity::kNote, "it was not found", Removes(kController)},
-      {"mover-leader", Severity::kFault, "no controller has ever led here",
+      {"mover-leader", Severity::kFault, "no controller has ever become leader here",
        Removes({LeaseType(), kMover, "csi-delta-datamover"})},
       {"mover-setting-names", Severity::kFault, "PriorityClass urgent, which does not exist",
        [](Cluster& c) { SetSettings(c, R"({"worker": {"priorityClassName": "urgent"}})"); }},
-      {"driver-storage-class", Severity::kWarning, "claims without a storage class",
+      {"driver-storage-class", Severity::kWarning, "PVCs without a storage class",
        [](Cluster& c) {
          c.api().Mutate(kClaim, [](Json& p) { p["spec"].erase("storageClassName"); });
        }},

@@ -354,7 +354,7 @@ TEST_F(WorkTest, JunkAmongTheSnapshotsIsNamedAndStopsNoVerbThatReads) {
   };
   EXPECT_THAT(Restore({.snapshot = "latest", .target = Path("restored")}), IsOk());
   EXPECT_EQ(told(), 9);
-  EXPECT_THAT(warnings_.back(), testing::StartsWith("92 other files of snapshots/ do not read"));
+  EXPECT_THAT(warnings_.back(), testing::StartsWith("92 other files of snapshots/ cannot be read"));
   warnings_.clear();
   ForgetJob job{.tags = {"none"}};
   EXPECT_THAT(RunForget(ctx_, *NewSession(), job, Ignored()), IsOk());

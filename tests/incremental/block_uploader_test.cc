@@ -770,8 +770,9 @@ TEST(BlockUploaderTest, ARestoredVolumeThatReadsOtherwiseTheSecondTimeIsNoBackup
   SmallVolume v(kChunk);
   RestlessDevice device(kChunk);
   FullScanSource source;
-  EXPECT_THAT(v.volume.Backup(device, source, Restored(v.volume, v.first->snapshot)).status(),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("reads otherwise the second time")));
+  EXPECT_THAT(
+      v.volume.Backup(device, source, Restored(v.volume, v.first->snapshot)).status(),
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("second reading of the volume differs")));
 }
 
 }  // namespace

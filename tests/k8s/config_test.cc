@@ -111,7 +111,7 @@ TEST(ParseKubeconfigTest, NamesWhatIsWrong) {
   const BadCase cases[] = {
       {"{}", "{}", "cluster \"k\": server"},
       {"{server: 'ftp://x'}", "{}", "server"},
-      {"[]", "{}", "clusters has no \"k\""},
+      {"[]", "{}", "no cluster is named \"k\""},
       {"{server: 'https://x', certificate-authority-data: '%%'}", "{}",
        "certificate-authority-data"},
       {"{server: 'https://x'}", "{client-certificate-data: Y2VydA==}", "go together"},
@@ -143,7 +143,7 @@ TEST(ParseKubeconfigTest, NamesWhatIsWrong) {
         << test.user;
   }
   EXPECT_THAT(Parse(Kubeconfig("{server: 'https://x'}", "{}"), "missing"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("contexts has no")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no context is named")));
   EXPECT_THAT(Parse("a: b"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("current-context")));
   EXPECT_THAT(Parse("["), StatusIs(absl::StatusCode::kInvalidArgument));

@@ -115,7 +115,7 @@ TEST_F(JunkObjectsTest, VerbsThatReadGoOn) {
   ExpectBounded(0, [&] { repository = OpenDated(); });
   ExpectBounded(2, [&] { EXPECT_THAT(TakeNow(*repository), IsOk()); });
   ExpectBounded(2, [&] { EXPECT_THAT(repository->LoadReadableIndex(ctx_), IsOk()); });
-  EXPECT_THAT(repository->UnreadableIndexNote(), HasSubstr("10000 index files do not read"));
+  EXPECT_THAT(repository->UnreadableIndexNote(), HasSubstr("10000 index files cannot be read"));
   ExpectBounded(2, [&] {
     int damaged = 0;
     EXPECT_THAT(repository->ListSnapshots(ctx_, [&](const Id&, const auto&) { ++damaged; }),

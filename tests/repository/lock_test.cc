@@ -566,7 +566,8 @@ TEST_F(LockTest, PacksThatWereNotDeletedStayIndexedThoughTheLockIsGone) {
     }
     int looks = 0;
     const auto fence = [&](const CallContext&) {
-      return ++looks == 2 ? absl::AbortedError("our lock was removed") : absl::OkStatus();
+      return ++looks == 2 ? absl::AbortedError("the lock of this run was removed")
+                          : absl::OkStatus();
     };
     EXPECT_THAT(SaveIndex(ctx_, *repository_, packs, fence), StatusIs(absl::StatusCode::kAborted));
     std::vector<PackId> listed;

@@ -141,7 +141,7 @@ const DecisionCase kDecisions[] = {
        GiveToLonghorn(s);
        s.enable_csi = false;
      },
-     kLonghorn, "gives this volume to us"},
+     kLonghorn, "gives this volume to csi-delta"},
     {"NativeThoughTheBackupMovesData", "",
      [](Scene& s) {
        GiveToLonghorn(s);
@@ -168,7 +168,7 @@ const DecisionCase kDecisions[] = {
      kLeaveAlone, "does not exist", true},
     // Moved.
     {"RuleMove", Custom("move"), nullptr, kMove,
-     "and volume policy 1 of ConfigMap velero/p asks for data movement by us"},
+     "and volume policy 1 of ConfigMap velero/p asks csi-delta to move the data"},
     {"RuleMoveBeatsFlags", Custom("move"),
      [](Scene& s) {
        s.Spec("snapshotVolumes", false);
@@ -176,14 +176,14 @@ const DecisionCase kDecisions[] = {
      },
      kMove, ""},
     {"TrueWithMoveData", Custom("\"true\""), [](Scene& s) { s.Spec("snapshotMoveData", true); },
-     kMove, "and Backup nightly asks for data movement by us"},
+     kMove, "and Backup nightly asks csi-delta to move the data"},
     {"OurMoverWithoutRule", "", MoveByUs, kMove, "Backup nightly asks for data movement"},
     {"OurMoverWithSnapshotRule", "{action: {type: snapshot}}", MoveByUs, kMove,
      "Backup nightly asks for data movement"},
     {"OurMoverButNotAskedToMove", "", [](Scene& s) { s.Spec("datamover", "csi-delta"); }, kSnapshot,
      "the backup snapshots its volumes"},
     {"SnapshotRuleInABackupThatMoves", Custom("snapshot"), MoveByUs, kSnapshot,
-     "gives this volume to us"},
+     "gives this volume to csi-delta"},
     // Ours.
     {"NoFlagsNoPolicy", "", nullptr, kSnapshot, "the backup snapshots its volumes"},
     {"SnapshotVolumesTrue", "", [](Scene& s) { s.Spec("snapshotVolumes", true); }, kSnapshot, ""},
@@ -195,14 +195,16 @@ const DecisionCase kDecisions[] = {
      [](Scene& s) { s.pods = {Pod(kOptIn)}; }, kSnapshot, "asks for a volume snapshot"},
     {"RuleDoesNotMatch", "{conditions: {nfs: {}}, action: {type: skip}}", nullptr, kSnapshot,
      "the backup snapshots its volumes"},
-    {"CustomSnapshot", Custom("snapshot"), nullptr, kSnapshot, "gives this volume to us"},
+    {"CustomSnapshot", Custom("snapshot"), nullptr, kSnapshot, "gives this volume to csi-delta"},
     {"CustomSnapshotBeatsFlag", Custom("snapshot"),
-     [](Scene& s) { s.Spec("snapshotVolumes", false); }, kSnapshot, "gives this volume to us"},
+     [](Scene& s) { s.Spec("snapshotVolumes", false); }, kSnapshot,
+     "gives this volume to csi-delta"},
     {"CustomSnapshotBeatsMoveData", Custom("snapshot"),
-     [](Scene& s) { s.Spec("snapshotMoveData", true); }, kSnapshot, "gives this volume to us"},
+     [](Scene& s) { s.Spec("snapshotMoveData", true); }, kSnapshot,
+     "gives this volume to csi-delta"},
     {"CustomTrueWithoutMoveData", Custom("\"true\""), nullptr, kSnapshot,
-     "gives this volume to us"},
-    {"CustomTrueUnquoted", Custom("true"), nullptr, kSnapshot, "gives this volume to us"},
+     "gives this volume to csi-delta"},
+    {"CustomTrueUnquoted", Custom("true"), nullptr, kSnapshot, "gives this volume to csi-delta"},
     // Ours despite Pods and labels.
     {"PodWithoutAnnotation", "", [](Scene& s) { s.pods = {Pod(Json::object())}; }, kSnapshot, ""},
     {"OptedInOtherVolume", "",

@@ -177,7 +177,7 @@ class RestoreInPlaceStep : public DownloadStep {
   absl::StatusOr<std::string> FilledVolume() const override { return task_name_; }
   absl::StatusOr<csi::RebindResult> RebindNow() override;
   absl::string_view UnboundText() const override {
-    return "its data was restored, but its volume was not given free within ";
+    return "its data was restored, but its volume was not released within ";
   }
 };
 
@@ -236,7 +236,7 @@ absl::Status RestoreInPlaceStep::CheckStartBefore() const {
       ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation));
   if (!start_before.has_value()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("its annotation ", objects::kStartBeforeAnnotation, " is no time"));
+        absl::StrCat("its annotation ", objects::kStartBeforeAnnotation, " is not a time"));
   }
   const absl::Duration kLongest = inplace::kMoverStartTimeMax + inplace::kMoverClockSkewMax;
   const absl::Time made_at = object_.object().created_at().value_or(absl::InfinitePast());
@@ -451,7 +451,7 @@ absl::Status DownloadStep::RecordOrigin(const objects::RestoreFigures& figures) 
          absl::StrCat("the first backup of ", path.substr(1), " stores ",
                       FormatBytes(figures.written_bytes),
                       " once more, unless csi-delta adopt --from-cluster ", reference_.cluster,
-                      " said before that it is gone"));
+                      " declares before that it is lost"));
   }
   if (!absl::IsPermissionDenied(recorded)) {
     return recorded;

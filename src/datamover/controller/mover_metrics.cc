@@ -123,7 +123,7 @@ void AddQueues(const std::map<std::string, k8s::QueueFigures>& queues, MetricsPa
   add("queue_depth", "gauge", "Objects that wait for their reconcile.",
       [](const k8s::QueueFigures& figures) { return static_cast<double>(figures.due); });
   add("queue_oldest_wait_seconds", "gauge",
-      "How long the one of them waits that has waited the longest; 0 without one.",
+      "How long the oldest of them has waited; 0 without one.",
       [](const k8s::QueueFigures& figures) { return absl::ToDoubleSeconds(figures.oldest_wait); });
   add("reconciles_total", "counter", "Reconciles that ended.",
       [](const k8s::QueueFigures& figures) { return static_cast<double>(figures.reconciles); });

@@ -62,11 +62,11 @@ Movement Begin(const char* kind, const objects::DataTransfer& transfer, const Ta
 std::string WaitText(WaitReason reason, const QueueOverview& queue) {
   switch (reason) {
     case WaitReason::kNext:
-      return "for the controller, which has free admissions: does it run?";
+      return "for the controller, which has free slots: is it running?";
     case WaitReason::kTotal:
-      return absl::StrCat("for one of ", queue.admitted_max, " admissions (limits.total)");
+      return absl::StrCat("for one of ", queue.admitted_max, " slots (limits.total)");
     case WaitReason::kRestores:
-      return "for the share of restores, as uploads are queued";
+      return "for a slot of restores, because uploads are queued, too";
     case WaitReason::kNamespace:
       return "for the limit of their namespace (limits.perNamespace)";
     case WaitReason::kStorageClass:
@@ -78,11 +78,11 @@ std::string WaitText(WaitReason reason, const QueueOverview& queue) {
     case WaitReason::kUploadWindow:
       return "for an upload window";
     case WaitReason::kPaused:
-      return "for the setting \"paused\" to be taken back";
+      return "for the setting \"paused\" to be removed";
     case WaitReason::kPrerequisite:
       return "for what their Pods need, for a node, or for their PVC to be bound";
     case WaitReason::kRefused:
-      return "for what the API server refuses";
+      return "for the API server, which refuses what their workers need";
     case WaitReason::kOther:
       break;
   }

@@ -208,7 +208,7 @@ absl::StatusOr<objects::VolumeTask> TransferStep::CachedTask() const {
 
 absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
   if (view.status.phase == objects::TaskPhase::kNone && Now() >= DeadlineOf(view)) {
-    return BeginFailure("the worker runs, but does not say so: may its Pod reach the API server?");
+    return BeginFailure("the worker runs, but does not report: can its Pod reach the API server?");
   }
   const absl::StatusOr<absl::Time> checked = CheckRunning();
   if (absl::IsFailedPrecondition(checked.status())) {

@@ -232,7 +232,7 @@ absl::StatusOr<UninstallPlan> Planner::Plan() {
   if (!velero::IsUid(env_.cluster)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the uid of the namespace kube-system, \"", env_.cluster,
-        "\", is none, so what this cluster stored cannot be told from what others did"));
+        "\", is not valid, so the data of this cluster cannot be told from that of others"));
   }
   RETURN_IF_ERROR(CheckForRunning());
   if (!plan_.running.empty()) {
@@ -368,9 +368,9 @@ absl::Status Planner::PlanTransfers() {
         continue;
       }
       const k8s::ObjectKey key = {*type, transfer.namespace_name(), transfer.name()};
-      Add(MakeItem(
-              *type, transfer,
-              transfer.is_over() ? "loses our finalizer" : "is given up: no controller moves it"),
+      Add(MakeItem(*type, transfer,
+                   transfer.is_over() ? "loses the finalizer of the data mover"
+                                      : "will be marked as canceled, since no controller runs"),
           [&env = env_, type, key](const CallContext& ctx) {
             return GiveUp(ctx, env, *type, key);
           });
@@ -620,9 +620,9 @@ absl::Status Planner::AddRemaining() {
         AddPendingDeletion(*type, object);
         continue;
       }
-      plan_.stays.push_back(
-          MakeItem(*type, object,
-                   absl::StrCat("is a backup's, and has our label ", objects::kCsiDeltaLabel)));
+      plan_.stays.push_back(MakeItem(
+          *type, object,
+          absl::StrCat("belongs to a backup, and has the label ", objects::kCsiDeltaLabel)));
     }
   }
   for (const char* const version : objects::kGroupVersions) {
@@ -677,7 +677,7 @@ void CarryOut(const CallContext& ctx, k8s::ApiClient& api, const UninstallPlan& 
         [](const objects::Object* object) -> absl::StatusOr<bool> { return object == nullptr; });
     sink(step->item, absl::IsDeadlineExceeded(gone)
                          ? absl::DeadlineExceededError(
-                               "is asked to go and still there: see its finalizers and events")
+                               "was deleted, but still exists: see its finalizers and events")
                          : k8s::IgnoreNotFound(gone));
   }
 }

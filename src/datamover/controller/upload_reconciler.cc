@@ -286,7 +286,7 @@ absl::StatusOr<std::string> UploadStep::NamedParent() const {
   if (!parent.ok() || velero::RepositoryPath(*parent) != velero::RepositoryPath(Reference())) {
     return absl::FailedPreconditionError(
         absl::StrCat("spec.parentSnapshot ", Quoted(named),
-                     " is no snapshot of this volume: back up without it, or as type Full"));
+                     " is not a snapshot of this volume: back up without it, or as type Full"));
   }
   return parent->snapshot_id;
 }

@@ -100,7 +100,7 @@ absl::StatusOr<std::optional<RestoredPvc>> FindRestored(const CallContext& ctx,
   }
   std::optional<RestoredPvc> restored = Decode(*secret);
   if (!restored.has_value()) {
-    CSIDELTA_LOG(kWarn, "what a PVC was restored from does not read: it starts over",
+    CSIDELTA_LOG(kWarn, "the record of what a PVC was restored from cannot be read: it starts over",
                  {"secret", secret->name()}, {"namespace", place.pvc_namespace},
                  {"pvc", place.pvc});
   }
@@ -174,7 +174,7 @@ objects::TaskVolume ChooseRepository(const std::optional<RestoredPvc>& restored,
     volume.why_own = absl::StrCat(
         "restored from a backup of cluster ", source.cluster,
         ", whose repositories only that cluster writes to unless csi-delta adopt --from-cluster ",
-        source.cluster, " said before that it is gone; this backup stores ",
+        source.cluster, " declares before that it is lost; this backup stores ",
         FormatBytes(restored->data_bytes), " once more");
   }
   return volume;

@@ -320,7 +320,7 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
         .message = absl::StrCat(
             "the worker Pod was lost ", attempts, " times",
             attempts > lost.counted ? absl::StrCat(", ", lost.counted, " of which count") : "",
-            "; of the last one is said: ", message)};
+            "; the last one: ", message)};
     return view;
   }
   CSIDELTA_LOG(kWarn, "a worker Pod is lost; another takes over",
@@ -331,7 +331,7 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
   if (!end_was_seen && IsRestore(task)) {
     // It may still write, on an unreachable node, until it finds itself cut off.
     view.attempt_since = std::max(view.attempt_since, ctx.clock->Now() + kFencedAfter);
-    absl::StrAppend(&view.message, "; another one begins when that one surely writes no more");
+    absl::StrAppend(&view.message, "; the next one starts once this one surely writes no more");
   }
   view.requeue_time = ctx.clock->Now();
   objects::Patch changes;

@@ -175,8 +175,8 @@ absl::Status AuditSample(const CallContext& ctx, BlockDevice& device, const Audi
           input.on_chunk();
           return Differs(expected, bytes, zero_chunk)
                      ? absl::DataLossError(absl::StrCat(
-                           "the volume reads otherwise the second time, in the chunk at byte ",
-                           offset, ": examine its storage, and back up again"))
+                           "a second reading of the volume differs, in the chunk at byte ", offset,
+                           ": examine its storage, and back up again"))
                      : absl::OkStatus();
         }));
   }

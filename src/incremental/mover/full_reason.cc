@@ -40,22 +40,20 @@ constexpr FullReasonText kReasons[] = {
      "Ask its vendor for the sidecar external-snapshot-metadata, or run csi-delta diffsnap "
      "alongside it."},
     {FullReason::kMetadataUnavailable, "metadata-unavailable", "no answer", true,
-     "The service that knows what changed gave no answer that could be used, however often it "
-     "was asked.",
+     "The service that lists changed blocks gave no usable answer, however often it was asked.",
      "Look at the service that the driver's SnapshotMetadataService names, or at the controller of "
      "DifferentialSnapshots alongside it; the detail has its last error."},
     {FullReason::kMetadataVersion, "metadata-version", "old service", true,
-     "The service of snapshot metadata is of an old version, and failed over the base, "
-     "which it may have taken for a name.",
+     "The service of snapshot metadata is of an old version, and failed on the base: it may expect "
+     "a name instead of a handle.",
      "Upgrade the driver's sidecar external-snapshot-metadata to 1.0 or later."},
     {FullReason::kListRefused, "list-refused", "list refused", true,
      "The list of changed blocks contradicts itself or the volume, or its source gave up in the "
      "middle; none of it was used.",
-     "Look at what made the list; the detail names the first extent that is wrong."},
+     "Look at the program that made the list; the detail names the first wrong extent."},
     {FullReason::kListBaseMismatch, "list-base-mismatch", "other base", true,
-     "The list says what changed since a backup that this one does not build on, so it says "
-     "nothing "
-     "about the rest; everything was read.",
+     "The list names changes since another backup than the one that this one builds on, so it "
+     "could not be used; everything was read.",
      "Make the list since the newest backup of this host and path, or name its base with "
      "--parent."},
     {FullReason::kAuditMismatch, "audit-mismatch", "audit failed", true,
@@ -63,7 +61,7 @@ constexpr FullReasonText kReasons[] = {
      "Report it to the producer of the list: every earlier backup that used it may lack "
      "changes. This one is good."},
     {FullReason::kResumedChanged, "resumed-changed", "other source", true,
-     "A block that an interrupted run had read is another one now, so everything was read.",
+     "A block that an interrupted run had read has changed since, so everything was read.",
      "Use --immutable only for a source that is not written to, and give another --immutable-id to "
      "each content. This backup is good."},
     {FullReason::kVolumeResized, "volume-resized", "resized", true,
@@ -71,9 +69,10 @@ constexpr FullReasonText kReasons[] = {
      "lose changes; what is allocated was read.",
      "Nothing; the next backup is incremental."},
     {FullReason::kGroupBaseReleased, "group-base-released", "base released", true,
-     "The earlier backup was of a volume group whose snapshot was released when a newer one of the "
-     "same group had been moved without this volume; what is allocated was read.",
-     "Look why this volume failed in the last backups of its group; the next one is incremental."},
+     "The earlier backup belonged to a volume group. Its group snapshot was released after a newer "
+     "one had been moved without this volume; what is allocated was read.",
+     "Find out why this volume failed in the last backups of its group; the next backup is "
+     "incremental."},
     {FullReason::kRestored, "restored", "after restore", false,
      "The PVC was restored from a backup, so its volume is another one: all of it was read, and "
      "what the repository has already was not stored again.",

@@ -325,7 +325,7 @@ absl::Status Request::CheckResolved(const Json& object) const {
                     absl::InvalidArgumentError(
                         absl::StrCat("the list is of another ", member, " than was asked for: \"",
                                      HarmlessText(found, {}), "\" instead of \"", asked, "\"")),
-                    "none of it is believed");
+                    "none of it is used");
     }
   }
   return absl::OkStatus();
