@@ -47,19 +47,18 @@ constexpr std::size_t kFileBytesMax = std::size_t{2} << 20;
 constexpr absl::string_view kShown =
     " metadata name namespace uid finalizers labels app.kubernetes.io/name velero.io/backup-name "
     "velero.io/csi-volumesnapshot-class spec status kind phase type reason message conditions "
-    "count "
-    "involvedObject source component reportingComponent datamover cancel driver deletionPolicy "
-    "backupStorageLocation sourceNamespace sourcePVC snapshotID csiSnapshot volumeSnapshot "
-    "storageClass snapshotClass targetVolume pvc pvcUID subject volume claim progress bytesDone "
-    "stage node outcome code cause mode reasonDetail base durationMs retries lastGoodBackup backup "
-    "lastAttempt trouble attempts failures nextStep at verification finding provider default "
-    "accessMode objectStorage bucket prefix config region s3Url containers image nodeName "
-    "containerStatuses ready restartCount state lastState waiting running terminated exitCode "
-    "prepareTimeout onFallback paused uploadWindows checks percentPerDay workers limits total "
-    "perNode perNamespace bases maxAge restore intoExistingVolumes deletions storageClasses "
-    "intermediateClass readOnlyMany limit drivers keepBase backupStorageLocations immutability "
-    "days "
-    "worker resources requests cpu memory scratchSize limitUpload limitDownload podSecurity ";
+    "count involvedObject source component reportingComponent datamover cancel driver "
+    "deletionPolicy backupStorageLocation sourceNamespace sourcePVC snapshotID csiSnapshot "
+    "volumeSnapshot storageClass snapshotClass targetVolume pvc pvcUID subject volume claim "
+    "progress bytesDone stage node outcome code cause mode reasonDetail base durationMs retries "
+    "lastGoodBackup backup lastAttempt trouble attempts failures nextStep at verification "
+    "finding provider default accessMode objectStorage bucket prefix config region s3Url "
+    "containers image nodeName containerStatuses ready restartCount state lastState waiting "
+    "running terminated exitCode prepareTimeout onFallback paused uploadWindows checks "
+    "percentPerDay workers limits total perNode perNamespace bases maxAge restore "
+    "intoExistingVolumes deletions storageClasses intermediateClass readOnlyMany limit drivers "
+    "keepBase backupStorageLocations immutability days worker resources requests cpu memory "
+    "scratchSize limitUpload limitDownload podSecurity ";
 bool IsShown(absl::string_view name) {
   return absl::StrContains(kShown, absl::StrCat(" ", name, " ")) ||
          absl::EndsWith(name, "Timestamp") || absl::EndsWith(name, "Time") ||
