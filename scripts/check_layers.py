@@ -63,7 +63,7 @@ ALLOWED["cmd"] = EVERYTHING + ("cli",)
 LINES_MAX = {
     "backupitemactions": 3450,
     "base": 4550,
-    "cli": 17150,
+    "cli": 17450,
     "cmd": 200,
     "conformance": 2350,
     "csi": 10675,
@@ -75,7 +75,7 @@ LINES_MAX = {
     "incremental": 10125,
     "inplace": 3575,
     "itemblockactions": 125,
-    "k8s": 4725,
+    "k8s": 4750,
     "longhorn": 2125,
     "net": 2500,
     "objects": 8075,
@@ -86,7 +86,7 @@ LINES_MAX = {
     "storage": 4700,
     "velero": 1600,
 }
-TEST_LINES_MAX = 165_000
+TEST_LINES_MAX = 165_500
 
 # Messages that protoc made from proto/<group>/, and third-party code, have homes: the folders or files that may include
 # them. Of third-party code by a pattern of the include.
