@@ -15,6 +15,8 @@
 namespace csidelta::longhorn_stand_in::installation_test {
 namespace {
 
+using support::IsOk;
+
 const k8s::ResourceType kDefinitions{"apiextensions.k8s.io", "v1", "customresourcedefinitions",
                                      "CustomResourceDefinition", false};
 const k8s::ResourceType kValidating{"admissionregistration.k8s.io", "v1",
