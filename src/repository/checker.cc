@@ -191,13 +191,7 @@ class Checker {
     FindingKind kind = FindingKind::kPackDamaged;
     std::string detail = "is damaged";
   };
-  void CallBad(uint32_t ordinal, FindingKind kind, std::string detail) {
-    bad_[ordinal] = true;
-    has_bad_ = true;
-    if (bad_packs_.size() < kFindingsMax) {
-      bad_packs_.emplace(ordinal, BadPack{.kind = kind, .detail = std::move(detail)});
-    }
-  }
+  void CallBad(uint32_t ordinal, FindingKind kind, std::string detail);
   void ReportPack(uint32_t ordinal);
 
   const CallContext& ctx_;
@@ -231,6 +225,14 @@ class Checker {
   absl::flat_hash_map<BlobId, uint32_t> missing_;  // In no index; and a tree that names it.
   CheckReport report_;
 };
+
+void Checker::CallBad(uint32_t ordinal, FindingKind kind, std::string detail) {
+  bad_[ordinal] = true;
+  has_bad_ = true;
+  if (bad_packs_.size() < kFindingsMax) {
+    bad_packs_.emplace(ordinal, BadPack{.kind = kind, .detail = std::move(detail)});
+  }
+}
 
 absl::StatusOr<CheckReport> Checker::Run() {
   ASSIGN_OR_RETURN(noted_, ReadDamaged(ctx_, repository_));

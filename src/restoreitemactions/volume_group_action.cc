@@ -26,7 +26,7 @@ using objects::VolumeGroupSnapshotClass;
 using objects::VolumeGroupSnapshotContent;
 
 // What the cluster serves of the group kinds; nothing, with a warning, where that is none of them.
-// Nothing, too, if the item is of a group of ours (`own`), and the settings restore members alone.
+// Nothing, too, if csi-delta manages the group of the item (`own`), and restores members alone.
 absl::StatusOr<std::optional<GroupKinds>> FindKinds(const CallContext& ctx,
                                                     const csi::Environment& env,
                                                     const objects::Object& item, bool own) {

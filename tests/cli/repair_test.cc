@@ -179,15 +179,16 @@ TEST_F(RepairTest, ItsAdviceLeadsToACleanCheckInAFewSteps) {
     std::function<void()> damage;
     std::string volume;
     std::vector<std::string> commands;
-    bool reads = false;
+    std::vector<std::string> check = {"check"};
   };
+  const std::vector<std::string> reads = {"check", "--read-data"};
   const auto lose_pack = [this] { LosePack(); };
   const auto damage_pack = [this] { Damage(LargestPack()); };
   const std::string backup = "backup --force VOLUME";
   const std::vector<Case> cases = {
       {"the pack is gone", lose_pack, same, {backup, "repair"}},
       {"and the volume has changed", lose_pack, other, {backup, "repair --forget"}},
-      {"a pack is damaged", damage_pack, same, {backup, "repair --read-data"}, true},
+      {"a pack is damaged", damage_pack, same, {backup, "repair --read-data"}, reads},
       {"and another image was searched",
        [&] {
          damage_pack();
@@ -196,12 +197,12 @@ TEST_F(RepairTest, ItsAdviceLeadsToACleanCheckInAFewSteps) {
        },
        same,
        {backup, "repair --read-data"},
-       true},
+       reads},
       {"a pack is damaged and the volume has changed",
        damage_pack,
        other,
        {backup, "repair --read-data --forget"},
-       true},
+       reads},
       {"the index is gone",
        [this] {
          std::filesystem::remove_all(Path("repo/index"));
@@ -217,7 +218,7 @@ TEST_F(RepairTest, ItsAdviceLeadsToACleanCheckInAFewSteps) {
        [this] { ForEachTreePack([this](const std::string& pack) { Damage(pack); }); },
        same,
        {backup, "repair --read-data --forget"},
-       true},
+       reads},
       {"a snapshot's file is damaged",
        [&] { Damage(SnapshotFile(first)); },
        same,
@@ -227,11 +228,7 @@ TEST_F(RepairTest, ItsAdviceLeadsToACleanCheckInAFewSteps) {
     CopyFolder("sound", "repo");
     one.damage();
     Write("image", one.volume);
-    std::vector<std::string> check = {"check"};
-    if (one.reads) {
-      check.emplace_back("--read-data");
-    }
-    EXPECT_EQ(FollowAdvice(check), one.commands);
+    EXPECT_EQ(FollowAdvice(one.check), one.commands);
     MustRun({"check", "--read-data"});
     ExpectRestores("latest", one.volume);
   }

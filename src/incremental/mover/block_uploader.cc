@@ -133,13 +133,7 @@ class UploadRun {
         timer_(*ctx.clock, result_),
         began_(ctx.clock->Now()) {}
 
-  absl::StatusOr<BackupResult> Do() {
-    if (const absl::Status status = RunStages(); !status.ok()) {
-      SaveProgress();
-      return status;
-    }
-    return std::move(result_);
-  }
+  absl::StatusOr<BackupResult> Do();
 
  private:
   // What a pass over the volume goes by. With a parent, changed means since then, and allocated
@@ -159,11 +153,7 @@ class UploadRun {
   // Goes on without a parent that cannot be read; else returns `why`.
   absl::Status GiveUpParent(const absl::Status& why);
   // Goes on without it: the trees that it has may not read, though they are stored. They are few.
-  void DropParent() {
-    parent_.reset();
-    result_.base.clear();
-    stores_trees_again_ = true;
-  }
+  void DropParent();
   absl::Status ChooseLayout();
   absl::Status StartWriter();
   void OpenJournal();
@@ -246,6 +236,14 @@ class UploadRun {
   BuiltImage image_;
 };
 
+absl::StatusOr<BackupResult> UploadRun::Do() {
+  if (const absl::Status status = RunStages(); !status.ok()) {
+    SaveProgress();
+    return status;
+  }
+  return std::move(result_);
+}
+
 ChunkReaderOptions UploadRun::ReaderOptions() const {
   return {.chunk_bytes = layout_->chunk_bytes(),
           .queue_depth = plan_.queue_depth,
@@ -276,6 +274,12 @@ absl::Status UploadRun::OpenParent() {
                                                                      : absl::OkStatus();
   }
   return GiveUpParent(parent.status());
+}
+
+void UploadRun::DropParent() {
+  parent_.reset();
+  result_.base.clear();
+  stores_trees_again_ = true;
 }
 
 absl::Status UploadRun::GiveUpParent(const absl::Status& why) {
