@@ -124,7 +124,7 @@ TEST_F(KeyringTest, AKeyThatWentIsMissedByItsFingerprintAndCanBeBroughtBack) {
   Damage([&](Json& secret) { secret["data"].erase(lost.fingerprint); });
   EXPECT_THAT(Open(/*make=*/true),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr(absl::StrCat("key ", lost.fingerprint, " is not there")),
+                       AllOf(HasSubstr(absl::StrCat("key ", lost.fingerprint, " is missing")),
                              HasSubstr("Secret mover/csi-delta-keys-velero.default"))));
   EXPECT_THAT(ImportKeys(CallContext(), api_, kMover, owner_, {.keys = {lost}}, /*newest=*/false),
               IsOk());
@@ -135,7 +135,7 @@ TEST_F(KeyringTest, ANewestKeyThatIsNotThereIsMissed) {
   ASSERT_THAT(Open(/*make=*/true), IsOk());
   Damage([](Json& secret) { secret["data"] = Json::object(); });
   EXPECT_THAT(Open(/*make=*/true),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is not there")));
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is missing")));
 }
 
 TEST_F(KeyringTest, AKeyUnderAnothersNameIsRefused) {

@@ -2207,7 +2207,7 @@ TEST(CheckupTest, WhatAProbeLeavesBehindIsNamed) {
       absl::StrAppend(&left, finding.subject, " ", finding.text, "\n");
     }
   }
-  EXPECT_THAT(left, ::testing::MatchesRegex("Pod csi-delta/doctor-[^ ]* was made.*still there\n"));
+  EXPECT_THAT(left, ::testing::MatchesRegex("Pod csi-delta/doctor-[^ ]* was made.*still exists\n"));
 }
 
 TEST(CheckupTest, APodThatNeverRunsIsGivenUpInTimeAndRemoved) {

@@ -236,11 +236,12 @@ TEST_F(LoadTest, TheHomeFolderComesBeforeTheServiceAccount) {
 }
 
 TEST_F(LoadTest, WithoutAnyItNamesAllThatItWouldTake) {
-  EXPECT_THAT(Load(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                               AllOf(HasSubstr("KUBECONFIG, or run"), Not(HasSubstr("/.kube")))));
+  EXPECT_THAT(Load(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("set KUBECONFIG, or run"), Not(HasSubstr("/.kube")))));
   settings_.home_kubeconfig = "/h/you/.kube/config";
   EXPECT_THAT(Load(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                               HasSubstr("/h/you/.kube/config, which does not exist")));
+                               HasSubstr("(/h/you/.kube/config does not exist)")));
 }
 
 TEST_F(LoadTest, ALogInProgramIsForAProgramThatMayRunOne) {
