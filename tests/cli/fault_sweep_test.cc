@@ -646,7 +646,7 @@ TEST_F(WrongReadsTest, ASnapshotThatReadsAtTheSecondAttemptIsNotRemoved) {
                      .first_call = 1,
                      .last_call = wrong,
                      .wrong_bytes = support::WrongBytes::kFlipped});
-    const Outcome outcome = Run({"repair", "snapshots", "--forget"});
+    const Outcome outcome = Run({"repair", "--forget"});
     store_.ClearFaults();
     ASSERT_TRUE(store_.objects().contains("snapshots/" + id)) << wrong << outcome.out;
     refused += outcome.error.find("nothing was removed") != std::string::npos ? 1 : 0;
@@ -679,7 +679,7 @@ TEST_F(WrongReadsTest, ALostSnapshotIsRemoved) {
       store_.RemoveObject(key);
     }
   }
-  MustRun({"repair", "snapshots", "--forget"});
+  MustRun({"repair", "--forget"});
   EXPECT_FALSE(store_.objects().contains("snapshots/" + id));
 }
 

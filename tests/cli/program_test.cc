@@ -841,8 +841,9 @@ TEST(ExamplesTest, ThoseOfARepositoryRun) {
     const VerbSyntax verb = command->Declare();
     for (const std::string& example : verb.examples) {
       // No cluster, bucket, list, second password or lost config is there.
-      const std::vector<std::string> missing = {
-          "--upload", "--volume-snapshot", "s3", "--extents", "as-of", "init", "key", "config"};
+      const std::vector<std::string> missing = {"--pvc", "--upload",  "--volume-snapshot",
+                                                "s3",    "--extents", "as-of",
+                                                "init",  "key",       "config"};
       const auto needs = [&](const std::string& what) { return absl::StrContains(example, what); };
       const bool is_local =
           verb.family == VerbFamily::kRepository || verb.family == VerbFamily::kNewRepository;

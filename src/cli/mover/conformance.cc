@@ -137,7 +137,7 @@ class ConformanceCommand : public Command {
     table.AddWait("--time-limit", "how long the whole test may take, without the clean-up",
                   time_max_);
     return {.name = "conformance",
-            .summary = "Test whether a CSI driver keeps the rules of changed block lists",
+            .summary = "Test a CSI driver against the rules of changed block lists",
             .details = kDetails,
             .table = std::move(table),
             .examples = {"conformance --csi-address unix:///csi.sock",
