@@ -98,9 +98,9 @@ repository::DamagedSnapshotSink UnreadableSnapshots::DamagedSink() {
 
 UnreadableSnapshots::~UnreadableSnapshots() {
   if (count_ > kUnreadableNamedMax) {
-    listener_.warn(absl::StrCat(
-        count_ - kUnreadableNamedMax,
-        " other files of snapshots/ cannot be read; csi-delta check lists them"));
+    listener_.warn(
+        absl::StrCat(count_ - kUnreadableNamedMax,
+                     " other files of snapshots/ cannot be read; csi-delta check lists them"));
   }
 }
 
