@@ -266,8 +266,8 @@ inline constexpr char kRestoredFileSystemAnnotation[] = "mover.csi-delta.io/file
 // PVC whose volume the mover writes into, in place; else it fills a new one.
 inline constexpr char kIntoAnnotation[] = "mover.csi-delta.io/into";
 
-// Annotation on DataDownload; written by mover; read by mover. What into said when it was
-// accepted, and then decides: later changes of that do not count.
+// Annotation on DataDownload; written by mover; read by mover. The value of into when it was
+// accepted. It decides; later changes of into are ignored.
 inline constexpr char kInPlaceAnnotation[] = "mover.csi-delta.io/in-place";
 
 // Annotation on PVC; written by mover; read by status verb, doctor. RFC 3339: when the newest
@@ -320,8 +320,8 @@ inline constexpr char kNoRoomAtAnnotation[] = "mover.csi-delta.io/no-room-at";
 // then.
 inline constexpr char kRefusedSinceAnnotation[] = "mover.csi-delta.io/refused-since";
 
-// Annotation on DataUpload, DataDownload; written by mover; read by mover. What the API server
-// wrote when it refused that last.
+// Annotation on DataUpload, DataDownload; written by mover; read by mover. The API server's last
+// refusal.
 inline constexpr char kRefusalAnnotation[] = "mover.csi-delta.io/refusal";
 
 // Annotation on DataUpload, DataDownload, VolumeTask; written by mover; read by mover. RFC 3339:
