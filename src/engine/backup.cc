@@ -260,9 +260,8 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
       options.incremental_asked && job_.on_fallback == objects::OnFallback::kFail;
   options.memory.budget_bytes = memory_budget_bytes_;
   options.memory.cores = static_cast<int>(job_.cores);
-  options.memory.pack_bytes_max = job_.pack_bytes != 0   ? job_.pack_bytes
-                                  : session_.in_bucket() ? repository::kPackTargetBytesRemote
-                                                         : repository::kPackTargetBytesLocal;
+  options.memory.pack_bytes_max =
+      job_.pack_bytes != 0 ? job_.pack_bytes : session_.pack_target_bytes();
   options.packs_follow_volume = job_.pack_bytes == 0;
   if (session_.in_bucket()) {
     options.memory.uploads_in_flight_max = kUploadsToBucketMax;
