@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -89,15 +90,16 @@ absl::StatusOr<PruneOutcome> PruneOpened(const CallContext& ctx, Session& sessio
                                          repository::Repository& repository, const PruneJob& job,
                                          const Progress& progress) {
   RETURN_IF_ERROR(repository.LoadReadableIndex(ctx));
-  ASSIGN_OR_RETURN(const repository::DistrustedPacks noted,
-                   repository::ReadDamaged(ctx, repository));
-  const repository::PruneOptions options{
-      .unused_max = job.unused_max,
-      .repack_bytes_max = job.repack_bytes_max,
-      .distrusted = job.distrusted.empty() ? noted : job.distrusted,
-      .pack_target_bytes =
-          repository::PackBytesLike(repository.index(), session.pack_target_bytes()),
-      .progress = progress};
+  repository::DistrustedPacks distrusted = job.distrusted;
+  if (distrusted.empty()) {
+    ASSIGN_OR_RETURN(distrusted, repository::ReadDamaged(ctx, repository));
+  }
+  const repository::PruneOptions options{.unused_max = job.unused_max,
+                                         .repack_bytes_max = job.repack_bytes_max,
+                                         .distrusted = std::move(distrusted),
+                                         .pack_target_bytes = repository::PackBytesLike(
+                                             repository.index(), session.pack_target_bytes()),
+                                         .progress = progress};
   ASSIGN_OR_RETURN(const repository::PrunePlan plan,
                    repository::PlanPrune(ctx, repository, options));
   PruneOutcome outcome{.figures = plan.figures};
