@@ -370,9 +370,9 @@ absl::StatusOr<engine::RepositoryTarget> Session::Target(const CallContext& ctx,
   }
   ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice(), environment_.get));
   ASSIGN_OR_RETURN(storage::Location location, storage::ParseLocation(text));
-  ASSIGN_OR_RETURN(
-      storage::StoreSettings settings,
-      MakeStoreSettings(options_, environment_.get, location.kind == storage::Location::Kind::kS3));
+  ASSIGN_OR_RETURN(storage::StoreSettings settings,
+                   MakeStoreSettings(options_, environment_.get,
+                                     location.kind != storage::Location::Kind::kDirectory));
   return engine::RepositoryTarget{.location = std::move(location), .settings = std::move(settings)};
 }
 

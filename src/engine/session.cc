@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<storage::OpenedStore>> Session::NewStore(const Ca
                                                                         LockKind kind,
                                                                         bool read_only) {
   ASSIGN_OR_RETURN(RepositoryTarget place, options_.place(ctx, kind));
-  in_bucket_ = place.location.kind == storage::Location::Kind::kS3;
+  in_bucket_ = place.location.kind != storage::Location::Kind::kDirectory;
   place.settings.read_only |= read_only;
   place.settings.retry.on_wait = [this](const absl::Status& reason) {
     if (!has_reported_waiting_.exchange(true)) {

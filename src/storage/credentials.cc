@@ -24,7 +24,6 @@ namespace {
 
 constexpr int64_t kFileBytesMax = int64_t{256} << 10;
 constexpr int64_t kAnswerBytesMax = int64_t{256} << 10;
-constexpr absl::Duration kRenewBefore = absl::Minutes(5);
 constexpr absl::Duration kStsTimeMax = absl::Seconds(30);
 // Where there is no such service the packets are lost without an answer. Where there is one, it may
 // be slow while a node starts.
@@ -176,46 +175,14 @@ CredentialsChain::CredentialsChain(CredentialsEnvironment environment, net::Http
                                    net::HttpClient& metadata)
     : environment_(std::move(environment)), sts_(sts), metadata_(metadata) {}
 
-std::optional<Credentials> CredentialsChain::Kept(absl::Time valid_at) const {
-  const MutexLock lock(mutex_);
-  return kept_.has_value() && valid_at < kept_->expires_at ? kept_ : std::nullopt;
-}
-
 absl::StatusOr<Credentials> CredentialsChain::Get(const CallContext& ctx) {
-  if (std::optional<Credentials> fresh = Kept(ctx.clock->Now() + kRenewBefore)) {
-    return *std::move(fresh);
-  }
-  std::unique_lock load(load_mutex_, std::try_to_lock);
-  if (!load.owns_lock()) {
-    // Another thread is at it; what we have still serves, or we wait: not for long, as all that it
-    // does has a time limit.
-    if (std::optional<Credentials> valid = Kept(ctx.clock->Now())) {
-      return *std::move(valid);
-    }
-    load.lock();
-  }
-  if (std::optional<Credentials> fresh = Kept(ctx.clock->Now() + kRenewBefore)) {
-    return *std::move(fresh);
-  }
-  absl::StatusOr<Credentials> loaded = Load(ctx);
-  if (const absl::Status plain = loaded.ok() ? CheckPlain(*loaded) : absl::OkStatus();
-      !plain.ok()) {
-    loaded = plain;
-  }
-  if (!loaded.ok()) {
-    if (std::optional<Credentials> valid = Kept(ctx.clock->Now())) {
-      return *std::move(valid);
-    }
-    return Annotate(loaded.status(), "credentials for S3");
-  }
-  const MutexLock lock(mutex_);
-  kept_ = *loaded;
-  return loaded;
+  return kept_.Get(ctx, [&] { return Annotate(LoadPlain(ctx), "credentials for S3"); });
 }
 
-void CredentialsChain::Forget() {
-  const MutexLock lock(mutex_);
-  kept_.reset();
+absl::StatusOr<Credentials> CredentialsChain::LoadPlain(const CallContext& ctx) {
+  ASSIGN_OR_RETURN(Credentials loaded, Load(ctx));
+  RETURN_IF_ERROR(CheckPlain(loaded));
+  return loaded;
 }
 
 absl::StatusOr<Credentials> CredentialsChain::Load(const CallContext& ctx) {

@@ -8,8 +8,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
-#include "base/mutex.h"
 #include "net/http_client.h"
+#include "storage/renewed.h"
 #include "storage/s3_signer.h"
 
 namespace csidelta::storage {
@@ -25,19 +25,11 @@ inline constexpr std::pair<absl::string_view, absl::string_view> kAwsPartitions[
 absl::string_view AwsDomain(absl::string_view region);
 
 // The current credentials for S3. Thread-safe.
-class CredentialsProvider {
+class CredentialsProvider : public RenewableCredentials {
  public:
-  virtual ~CredentialsProvider() = default;
-
   // UNAUTHENTICATED when none exist, or when their source refuses us; INVALID_ARGUMENT when a
   // file of the user's is malformed; UNAVAILABLE · DEADLINE_EXCEEDED · CANCELLED from the network.
   virtual absl::StatusOr<Credentials> Get(const CallContext& ctx) = 0;
-
-  // The server called these expired: the next Get() asks their source again.
-  virtual void Forget() = 0;
-
-  // Whether their source may ever have others.
-  virtual bool MayBeExchanged() const = 0;
 };
 
 // Where the AWS SDKs look, as the environment says it. "" is what is not set.
@@ -67,10 +59,9 @@ struct CredentialsEnvironment {
 
 // The first of these that is set up: environment, web identity (AssumeRoleWithWebIdentity of STS),
 // shared files (credentials, then settings), the container's endpoint, instance metadata (IMDSv2).
-// What has an end is fetched again five minutes before it, by one thread, while the others go on
-// with what they have; a failure counts only when nothing valid is left. A source that is set up
-// and does not answer, or answers like a server that is still starting, is UNAVAILABLE; instance
-// metadata that never answered is taken for a machine without it after three looks.
+// What has an end is renewed as Renewed does. A source that is set up and does not answer, or
+// answers like a server that is still starting, is UNAVAILABLE; instance metadata that never
+// answered is taken for a machine without it after three looks.
 //
 // `sts` and `metadata` are borrowed; the latter must not use a proxy.
 class CredentialsChain : public CredentialsProvider {
@@ -79,14 +70,14 @@ class CredentialsChain : public CredentialsProvider {
                    net::HttpClient& metadata);
 
   absl::StatusOr<Credentials> Get(const CallContext& ctx) override;
-  void Forget() override;
+  void Forget() override { kept_.Forget(); }
   bool MayBeExchanged() const override { return !HasFixedKeys(); }
 
  private:
   bool HasFixedKeys() const {
     return !environment_.keys.access_key_id.empty() && !environment_.keys.secret_access_key.empty();
   }
-  std::optional<Credentials> Kept(absl::Time valid_at) const;
+  absl::StatusOr<Credentials> LoadPlain(const CallContext& ctx);
   absl::StatusOr<Credentials> Load(const CallContext& ctx);
   absl::StatusOr<std::optional<Credentials>> ReadSharedFiles(const CallContext& ctx);
   absl::StatusOr<Credentials> AssumeRole(const CallContext& ctx);
@@ -98,10 +89,8 @@ class CredentialsChain : public CredentialsProvider {
   const CredentialsEnvironment environment_;
   net::HttpClient& sts_;
   net::HttpClient& metadata_;
-  Mutex load_mutex_;                // Held while one thread loads.
-  bool metadata_answered_ = false;  // Of who holds load_mutex_, which only a try_lock tells.
-  mutable Mutex mutex_;
-  std::optional<Credentials> kept_ ABSL_GUARDED_BY(mutex_);
+  bool metadata_answered_ = false;  // Of the one thread that loads.
+  Renewed<Credentials> kept_;
 };
 
 }  // namespace csidelta::storage

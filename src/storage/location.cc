@@ -18,12 +18,14 @@
 namespace csidelta::storage {
 namespace {
 
+constexpr absl::string_view kAzureScheme = "azure:";
+constexpr absl::string_view kGoogleScheme = "gs:";
 // Places that restic knows and we do not.
-constexpr absl::string_view kForeignSchemes[] = {
-    "azure:", "b2:", "gs:", "rclone:", "rest:", "sftp:", "swift:"};
+constexpr absl::string_view kForeignSchemes[] = {"b2:", "rclone:", "rest:", "sftp:", "swift:"};
 // A full disk or a lost mount does not heal in the minutes that one waits for a service.
 constexpr int kDirectoryAttemptsMax = 4;
-constexpr absl::string_view kForms = "a path, or s3:https://HOST/BUCKET/PREFIX";
+constexpr absl::string_view kForms =
+    "a path, s3:https://HOST/BUCKET/PREFIX, azure:CONTAINER:/PREFIX or gs:BUCKET:/PREFIX";
 
 absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("repository location: ", what));
@@ -35,6 +37,20 @@ bool IsBucketName(absl::string_view name) {
          absl::c_all_of(name, [](char c) {
            return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-._", c);
          });
+}
+
+// The segments of "/pre/fix/".
+absl::Status SetPrefix(const std::vector<absl::string_view>& segments, Location& location) {
+  for (const absl::string_view segment : segments) {
+    if (segment == "." || segment == "..") {
+      return Malformed("a prefix has no \".\" and \"..\"");
+    }
+  }
+  location.prefix = absl::StrJoin(segments, "/");
+  if (!location.prefix.empty()) {
+    location.prefix.push_back('/');
+  }
+  return absl::OkStatus();
 }
 
 // Cuts "/bucket/pre/fix/" into its parts.
@@ -56,16 +72,28 @@ absl::Status SplitPath(absl::string_view path, Location& location) {
   }
   location.bucket = std::string(segments.front());
   segments.erase(segments.begin());
-  for (const absl::string_view segment : segments) {
-    if (segment == "." || segment == "..") {
-      return Malformed("a prefix has no \".\" and \"..\"");
-    }
+  return SetPrefix(segments, location);
+}
+
+// "BUCKET:/PREFIX", where `scheme` stood before it.
+absl::StatusOr<Location> ParseBucketAndPath(Location::Kind kind, absl::string_view scheme,
+                                            absl::string_view rest) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(rest, absl::MaxSplits(':', 1));
+  if (!absl::StrContains(rest, ":") || absl::StartsWith(parts.second, "//")) {
+    return Malformed(
+        absl::StrCat("give \"", scheme, "NAME:/PREFIX\", with a colon behind the name"));
   }
-  location.prefix = absl::StrJoin(segments, "/");
-  if (!location.prefix.empty()) {
-    location.prefix.push_back('/');
+  if (!IsBucketName(parts.first)) {
+    return Malformed(absl::StrCat("not the name of a ",
+                                  kind == Location::Kind::kAzure ? "container" : "bucket"));
   }
-  return absl::OkStatus();
+  if (absl::c_any_of(parts.second, absl::ascii_iscntrl)) {
+    return Malformed("a prefix has no control characters");
+  }
+  Location location{.kind = kind, .bucket = std::string(parts.first)};
+  RETURN_IF_ERROR(SetPrefix(absl::StrSplit(parts.second, '/', absl::SkipEmpty()), location));
+  return location;
 }
 
 absl::StatusOr<Location> ParseS3(absl::string_view rest) {
@@ -165,11 +193,11 @@ class Stack : public OpenedStore {
 
   void UseS3(S3Options options) {
     http_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{settings_.tls, settings_.proxy, S3HttpLimits()});
+        net::HttpClientOptions{settings_.tls, settings_.proxy, BucketHttpLimits()});
     sts_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{settings_.sts_tls, settings_.proxy, S3HttpLimits()});
+        net::HttpClientOptions{settings_.sts_tls, settings_.proxy, BucketHttpLimits()});
     metadata_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{net::TlsOptions(), net::ProxySettings(), S3HttpLimits()});
+        net::HttpClientOptions{net::TlsOptions(), net::ProxySettings(), BucketHttpLimits()});
     CredentialsEnvironment environment = settings_.environment;
     if (environment.region.empty()) {
       environment.region = options.region;
@@ -223,6 +251,12 @@ absl::StatusOr<Location> ParseLocation(absl::string_view text) {
   if (absl::ConsumePrefix(&text, "s3:")) {
     return ParseS3(text);
   }
+  if (absl::ConsumePrefix(&text, kAzureScheme)) {
+    return ParseBucketAndPath(Location::Kind::kAzure, kAzureScheme, text);
+  }
+  if (absl::ConsumePrefix(&text, kGoogleScheme)) {
+    return ParseBucketAndPath(Location::Kind::kGoogle, kGoogleScheme, text);
+  }
   for (const absl::string_view scheme : kForeignSchemes) {
     if (absl::StartsWith(text, scheme)) {
       return Malformed(absl::StrCat("\"", scheme, "\" is not supported; give ", kForms));
@@ -244,6 +278,8 @@ absl::StatusOr<std::unique_ptr<OpenedStore>> OpenStore(const Location& location,
   auto stack = std::make_unique<Stack>(settings, random);
   if (location.kind == Location::Kind::kDirectory) {
     stack->UseDirectory(location.directory);
+  } else if (location.kind != Location::Kind::kS3) {
+    return absl::UnimplementedError("this kind of bucket cannot be opened yet");
   } else {
     ASSIGN_OR_RETURN(S3Options options, MakeS3Options(location, settings));
     stack->UseS3(std::move(options));

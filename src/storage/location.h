@@ -20,17 +20,19 @@ namespace csidelta::storage {
 
 // Where a repository is, as a person writes it.
 struct Location {
-  enum class Kind { kDirectory, kS3 };
+  enum class Kind { kDirectory, kS3, kAzure, kGoogle };
 
   Kind kind = Kind::kDirectory;
   std::string directory = {};  // of kDirectory
-  net::Url endpoint = {};      // of kS3, as all that follows
+  net::Url endpoint = {};      // of kS3
+  // Of kS3, kAzure (its container) and kGoogle.
   std::string bucket = {};
   std::string prefix = {};  // "" or ending in "/"
 };
 
 // Understands restic's forms: PATH, local:PATH, s3:https://HOST[:PORT]/BUCKET[/PREFIX], the same
-// with http, s3://HOST/BUCKET[/PREFIX] and s3:HOST/BUCKET[/PREFIX], which mean https.
+// with http, s3://HOST/BUCKET[/PREFIX] and s3:HOST/BUCKET[/PREFIX], which mean https,
+// azure:CONTAINER:/[PREFIX] and gs:BUCKET:/[PREFIX].
 // INVALID_ARGUMENT with what is wrong otherwise; the message does not repeat a password. Pure.
 absl::StatusOr<Location> ParseLocation(absl::string_view text);
 

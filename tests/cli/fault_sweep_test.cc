@@ -112,7 +112,7 @@ class FaultSweepTest : public SweepFixture {
 
   FaultSweepTest() : server_(ServerOptions()) {
     http_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{.tls = {}, .proxy = {}, .limits = storage::S3HttpLimits()});
+        net::HttpClientOptions{.tls = {}, .proxy = {}, .limits = storage::BucketHttpLimits()});
     storage::S3Options options;
     options.endpoint = *net::ParseUrl(server_.url());
     options.bucket = "bucket";
@@ -190,7 +190,7 @@ class FaultSweepTest : public SweepFixture {
     int64_t fly_at = 0;
     support::Await("the client to have enough of a silence", [&] {
       if (clock_.looks() >= fly_at) {
-        clock_.Fly(1.5 * storage::S3HttpLimits().silence_max);
+        clock_.Fly(1.5 * storage::BucketHttpLimits().silence_max);
         fly_at = clock_.looks() + kLooksMax;
       }
       return connection.PeerIsGone() || connection.stop().stop_requested();

@@ -59,6 +59,29 @@ TEST(LocationTest, TakesResticsFormsOfS3) {
   }
 }
 
+TEST(LocationTest, TakesResticsFormsOfAzureAndGoogle) {
+  struct Case {
+    const char* text;
+    Location::Kind kind;
+    const char* bucket;
+    const char* prefix;
+  };
+  const Case cases[] = {
+      {"azure:container:/", Location::Kind::kAzure, "container", ""},
+      {"azure:container:/pre/fix", Location::Kind::kAzure, "container", "pre/fix/"},
+      {"azure:container:pre/fix/", Location::Kind::kAzure, "container", "pre/fix/"},
+      {"gs:my.bucket_1:/", Location::Kind::kGoogle, "my.bucket_1", ""},
+      {"gs:bucket:/a//b", Location::Kind::kGoogle, "bucket", "a/b/"},
+  };
+  for (const Case& each : cases) {
+    const auto location = ParseLocation(each.text);
+    ASSERT_THAT(location, IsOk()) << each.text;
+    EXPECT_EQ(location->kind, each.kind) << each.text;
+    EXPECT_EQ(location->bucket, each.bucket) << each.text;
+    EXPECT_EQ(location->prefix, each.prefix) << each.text;
+  }
+}
+
 TEST(LocationTest, ABucketsNameHasItsLimits) {
   const std::string longest(255, 'b');
   const auto location = ParseLocation("s3:host/" + longest + "/prefix");
@@ -92,6 +115,12 @@ TEST(LocationTest, RefusesTheRestClearly) {
       {"s3:host:99999/bucket", "port"},
       {"s3:https://id:hunter2@host/bucket", "AWS_ACCESS_KEY_ID"},
       {std::string("/a\0b", 4), "zero byte"},
+      {"azure:container", "colon behind the name"},
+      {"azure:https://account.blob.core.windows.net/container", "colon behind the name"},
+      {"azure::/prefix", "not the name of a container"},
+      {"gs:buck$et:/", "not the name of a bucket"},
+      {"gs:bucket:/a/../b", "prefix"},
+      {"gs:bucket:/a\nb", "control characters"},
   };
   for (const auto& [text, why] : cases) {
     EXPECT_THAT(ParseLocation(text),

@@ -108,7 +108,7 @@ class S3ObjectStoreTest : public testing::Test {
            [=](ServedConnection& connection) { connection.Send(status, body, headers); });
   }
 
-  net::HttpLimits limits_ = S3HttpLimits();
+  net::HttpLimits limits_ = BucketHttpLimits();
   TestCredentials credentials_;
   StoreMeter meter_;
   CallContext ctx_ = CallContext().WithTimeout(absl::Seconds(60));

@@ -99,7 +99,7 @@ class S3Subject : public ObjectStoreSubject {
   net::HttpClientOptions HttpOptions(const S3Case& kind) {
     net::HttpClientOptions options;
     options.tls.ca_pem = server_.authority().ca_pem();
-    options.limits = S3HttpLimits();
+    options.limits = BucketHttpLimits();
     options.proxy.always = kind.path_style ? "" : proxy_.url();
     return options;
   }
