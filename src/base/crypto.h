@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace csidelta {
@@ -48,6 +49,19 @@ std::pair<Sha256Digest, Sha256Digest> Sha256OfTwo(absl::string_view first,
 
 // HMAC-SHA-256 (RFC 2104) of `message`. The digest is raw bytes, so that it may be the next key.
 Sha256Digest HmacSha256(absl::string_view key, absl::string_view message);
+
+// MD5 of `bytes`, raw, for services that ask for it; "" where the library is forbidden to compute
+// it (FIPS). Proves nothing against anyone who wants to cheat.
+std::string Md5(absl::string_view bytes);
+
+// How an RSA signature over SHA-256 is padded: JSON Web Signatures call them RS256 and PS256.
+enum class RsaPadding { kPkcs1, kPss };
+
+// The raw signature of `message` by the first private key in `pem` (PKCS #1 or #8). Of kPss the
+// salt is as long as the hash. INVALID_ARGUMENT for what holds no RSA key, or one with a
+// passphrase; the message does not repeat it.
+absl::StatusOr<std::string> SignRsaSha256(const std::string& pem, absl::string_view message,
+                                          RsaPadding padding);
 
 // The bytes of `digest`, borrowed.
 inline absl::string_view AsBytes(const Sha256Digest& digest) {
