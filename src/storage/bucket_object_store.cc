@@ -1,6 +1,7 @@
 #include "storage/bucket_object_store.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -166,10 +167,10 @@ bool BucketObjectStore::Correct(const CallContext& ctx, const net::HttpResponse&
   return false;
 }
 
-// Waits until there are other credentials than those that were refused. False when none come.
+// Waits until there are other credentials than those that were refused. False when none come until
+// `latest`, by the clock's uptime.
 bool BucketObjectStore::AwaitOthers(const CallContext& ctx, const BucketCall& call,
-                                    const Secret& refused) {
-  const absl::Duration latest = ctx.clock->Uptime() + kNewCredentialsTimeMax;
+                                    const Secret& refused, absl::Duration latest) {
   while (credentials_.MayBeExchanged() && ctx.Check().ok()) {
     credentials_.Forget();
     const absl::StatusOr<SignedRequest> now = Sign(ctx, call, ctx.clock->Now());
@@ -189,6 +190,7 @@ absl::StatusOr<net::HttpResponse> BucketObjectStore::Answer(const CallContext& c
   int looks_for_host = 0;
   int same_keys = 0;
   int corrections = 0;
+  std::optional<absl::Duration> latest;  // A source may have new ones for ever, all refused.
   while (true) {
     RETURN_IF_ERROR(ctx.Check());
     const absl::Time time = ctx.clock->Now() + absl::Seconds(clock_skew_seconds_.load());
@@ -218,8 +220,14 @@ absl::StatusOr<net::HttpResponse> BucketObjectStore::Answer(const CallContext& c
       ++corrections;
       continue;
     }
-    if (!was_let_in_ || refusal < Refusal::kSignature ||
-        !AwaitOthers(ctx, call, request.credential)) {
+    if (!was_let_in_ || refusal < Refusal::kSignature) {
+      return response;
+    }
+    if (latest.has_value()) {
+      ctx.clock->SleepFor(kLookForCredentialsAgain, ctx.stop);
+    }
+    latest = latest.value_or(ctx.clock->Uptime() + kNewCredentialsTimeMax);
+    if (ctx.clock->Uptime() > *latest || !AwaitOthers(ctx, call, request.credential, *latest)) {
       return response;
     }
   }

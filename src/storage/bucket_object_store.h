@@ -126,7 +126,8 @@ class BucketObjectStore : public ObjectStore {
                       ObjectSink sink) const;
   absl::StatusOr<net::HttpResponse> Answer(const CallContext& ctx, const BucketCall& call);
   bool Correct(const CallContext& ctx, const net::HttpResponse& response, Refusal refusal);
-  bool AwaitOthers(const CallContext& ctx, const BucketCall& call, const Secret& refused);
+  bool AwaitOthers(const CallContext& ctx, const BucketCall& call, const Secret& refused,
+                   absl::Duration latest);
 
   const std::string prefix_;
   net::HttpClient& http_;
