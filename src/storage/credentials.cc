@@ -1,9 +1,5 @@
 #include "storage/credentials.h"
 
-#include <fcntl.h>
-
-#include <cerrno>
-
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -22,7 +18,6 @@
 namespace csidelta::storage {
 namespace {
 
-constexpr int64_t kFileBytesMax = int64_t{256} << 10;
 constexpr int64_t kAnswerBytesMax = int64_t{256} << 10;
 constexpr absl::Duration kStsTimeMax = absl::Seconds(30);
 // Where there is no such service the packets are lost without an answer. Where there is one, it may
@@ -35,21 +30,6 @@ constexpr int kTokenAttemptsMax = 4;
 constexpr absl::Duration kBeforeAnotherQuestion = absl::Seconds(1);
 constexpr char kMetadataTokenPath[] = "/latest/api/token";
 constexpr char kMetadataRolesPath[] = "/latest/meta-data/iam/security-credentials/";
-
-// The file's text; absent when there is no such file.
-absl::StatusOr<std::optional<std::string>> ReadSmallFile(const CallContext& ctx,
-                                                         const std::string& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) {
-    const absl::Status status = PosixError(errno, absl::StrCat("open ", path));
-    if (absl::IsNotFound(status)) {
-      return std::nullopt;
-    }
-    return status;
-  }
-  ASSIGN_OR_RETURN(std::string text, ReadUpTo(ctx, fd.get(), kFileBytesMax));
-  return text;
-}
 
 std::string StsUrl(const CredentialsEnvironment& environment) {
   if (!environment.sts_url.empty()) {
@@ -108,15 +88,6 @@ bool MayBeAskedForKeys(const net::Url& url) {
          absl::StartsWith(url.host, "127.");
 }
 
-// No answer, while there was time left for one: never that something is not there.
-absl::Status NotAnswered(const CallContext& ctx, const absl::Status& status,
-                         absl::string_view source) {
-  if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) || !ctx.Check().ok()) {
-    return Annotate(status, source);
-  }
-  return absl::UnavailableError(absl::StrCat(source, ": ", status.message()));
-}
-
 // The answer's body; errors say `source`.
 absl::StatusOr<std::string> BodyOf(const net::HttpResponse& response, absl::string_view source) {
   if (response.status == 200) {
@@ -128,6 +99,14 @@ absl::StatusOr<std::string> BodyOf(const net::HttpResponse& response, absl::stri
 }
 
 }  // namespace
+
+absl::Status NotAnswered(const CallContext& ctx, const absl::Status& status,
+                         absl::string_view source) {
+  if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) || !ctx.Check().ok()) {
+    return Annotate(status, source);
+  }
+  return absl::UnavailableError(absl::StrCat(source, ": ", status.message()));
+}
 
 absl::string_view AwsDomain(absl::string_view region) {
   return absl::c_find_if(kAwsPartitions,

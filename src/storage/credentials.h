@@ -24,6 +24,11 @@ inline constexpr std::pair<absl::string_view, absl::string_view> kAwsPartitions[
 // The domain of the services of `region`. Pure.
 absl::string_view AwsDomain(absl::string_view region);
 
+// The error of a source of credentials that gave no answer, while there was time left for one:
+// never that something is not there.
+absl::Status NotAnswered(const CallContext& ctx, const absl::Status& status,
+                         absl::string_view source);
+
 // The current credentials for S3. Thread-safe.
 class CredentialsProvider : public RenewableCredentials {
  public:

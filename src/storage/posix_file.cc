@@ -18,6 +18,7 @@
 namespace csidelta::storage {
 namespace {
 
+constexpr int64_t kSmallFileBytesMax = int64_t{256} << 10;
 constexpr int64_t kTransferBytesMax = int64_t{4} << 20;  // One pread(2) or pwrite(2).
 constexpr int64_t kDirectBytesMin = int64_t{1} << 20;    // Below, the page cache is as quick.
 constexpr int64_t kAlignedCopyBytes = int64_t{1} << 20;  // Of memory that is not aligned.
@@ -268,6 +269,20 @@ absl::StatusOr<std::string> ReadUpTo(const CallContext& ctx, int fd, int64_t siz
       return absl::InvalidArgumentError(absl::StrCat("larger than ", size_bytes_max, " bytes"));
     }
   }
+}
+
+absl::StatusOr<std::optional<std::string>> ReadSmallFile(const CallContext& ctx,
+                                                         const std::string& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) {
+    const absl::Status status = PosixError(errno, absl::StrCat("open ", path));
+    if (absl::IsNotFound(status)) {
+      return std::nullopt;
+    }
+    return status;
+  }
+  ASSIGN_OR_RETURN(std::string text, ReadUpTo(ctx, fd.get(), kSmallFileBytesMax));
+  return text;
 }
 
 absl::Status WriteBytes(const CallContext& ctx, int fd, absl::string_view bytes) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -43,6 +44,10 @@ absl::StatusOr<std::string> ReadBytes(const CallContext& ctx, int fd, int64_t of
 
 // All bytes of a file or pipe; INVALID_ARGUMENT when they are more than `size_bytes_max`.
 absl::StatusOr<std::string> ReadUpTo(const CallContext& ctx, int fd, int64_t size_bytes_max);
+
+// The text of a file of credentials; absent when there is no such file.
+absl::StatusOr<std::optional<std::string>> ReadSmallFile(const CallContext& ctx,
+                                                         const std::string& path);
 
 // Writes `bytes` to an empty new file; large ones past the page cache where the file system can.
 absl::Status WriteBytes(const CallContext& ctx, int fd, absl::string_view bytes);

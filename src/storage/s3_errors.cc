@@ -123,8 +123,10 @@ absl::Status S3Status(const net::HttpResponse& response, const S3Error& error,
   if (!error.code.empty()) {
     absl::StrAppend(&text, " ", Printable(error.code), ": ", Printable(error.message));
   }
-  if (const std::string id = net::Header(response, "x-amz-request-id"); !id.empty()) {
-    absl::StrAppend(&text, " (request ", Printable(id), ")");
+  for (const char* const name : {"x-amz-request-id", "x-ms-request-id"}) {
+    if (const std::string id = net::Header(response, name); !id.empty()) {
+      absl::StrAppend(&text, " (request ", Printable(id), ")");
+    }
   }
   const bool is_redirect = response.status / 100 == 3;
   const bool is_other_region =

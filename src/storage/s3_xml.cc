@@ -52,7 +52,7 @@ class Reader {
 
   static Reader& Self(void* self) { return *static_cast<Reader*>(self); }
 
-  static void XMLCALL OnStart(void* self, const XML_Char* name, const XML_Char**) {
+  static void XMLCALL OnStart(void* self, const XML_Char* name, const XML_Char** attribute) {
     Reader& reader = Self(self);
     if (std::ssize(reader.starts_) >= kXmlDepthMax) {
       return reader.Stop(absl::InvalidArgumentError("XML nested too deep"));
@@ -60,6 +60,12 @@ class Reader {
     reader.starts_.push_back(reader.path_.size());
     absl::StrAppend(&reader.path_, reader.path_.empty() ? "" : "/", name);
     reader.text_.clear();
+    for (absl::Status status; *attribute != nullptr && status.ok(); attribute += 2) {
+      status = reader.sink_(absl::StrCat(reader.path_, "/@", attribute[0]), attribute[1]);
+      if (!status.ok()) {
+        reader.Stop(status);
+      }
+    }
   }
 
   static void XMLCALL OnEnd(void* self, const XML_Char*) {

@@ -24,7 +24,8 @@ inline constexpr int64_t kXmlBytesMax = int64_t{8} << 20;  // A page has 1000 ke
 inline constexpr int kXmlDepthMax = 16;
 inline constexpr int64_t kXmlTextBytesMax = int64_t{64} << 10;
 
-// Called at the end of each element, with its path ("Error/Code") and the text directly in it.
+// Called at the end of each element, with its path ("Error/Code") and the text directly in it, and
+// before that with each of its attributes ("Error/Code/@name").
 using ElementSink = absl::FunctionRef<absl::Status(absl::string_view path, std::string text)>;
 
 // Feeds `sink` a document. The first error of `sink` ends it and is returned.
