@@ -180,6 +180,20 @@ absl::StatusOr<S3Options> MakeS3Options(const Location& location, const StoreSet
   return options;
 }
 
+absl::StatusOr<AzureOptions> MakeAzureOptions(const Location& location,
+                                              const StoreSettings& settings) {
+  if (!settings.s3.object_lock_mode.empty()) {
+    return absl::InvalidArgumentError(
+        "object locks are supported in buckets of S3; in Azure, set a time-based retention policy "
+        "on the container");
+  }
+  AzureOptions options = settings.azure;
+  options.container = location.bucket;
+  options.prefix = location.prefix;
+  RETURN_IF_ERROR(CheckAzureOptions(options));
+  return options;
+}
+
 // The order of its members is that in which they lean on each other.
 class Stack : public OpenedStore {
  public:
@@ -192,25 +206,40 @@ class Stack : public OpenedStore {
   }
 
   void UseS3(S3Options options) {
-    http_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{settings_.tls, settings_.proxy, BucketHttpLimits()});
-    sts_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{settings_.sts_tls, settings_.proxy, BucketHttpLimits()});
-    metadata_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{net::TlsOptions(), net::ProxySettings(), BucketHttpLimits()});
+    MakeClients();
     CredentialsEnvironment environment = settings_.environment;
     if (environment.region.empty()) {
       environment.region = options.region;
     }
-    credentials_ = std::make_unique<CredentialsChain>(std::move(environment), *sts_, *metadata_);
-    Decorate(std::make_unique<S3ObjectStore>(std::move(options), *http_, *credentials_, meter_),
+    auto chain = std::make_unique<CredentialsChain>(std::move(environment), *sts_, *metadata_);
+    Decorate(std::make_unique<S3ObjectStore>(std::move(options), *http_, *chain, meter_),
              settings_.retry);
+    credentials_ = std::move(chain);
+  }
+
+  void UseAzure(AzureOptions options) {
+    MakeClients();
+    auto credentials = std::make_unique<AzureCredentials>(settings_.azure_environment,
+                                                          options.account, *sts_, *metadata_);
+    Decorate(std::make_unique<AzureObjectStore>(std::move(options), *http_, *credentials, random_,
+                                                meter_),
+             settings_.retry);
+    credentials_ = std::move(credentials);
   }
 
   ObjectStore& store() override { return *stores_.back(); }
   const StoreMeter& meter() const override { return meter_; }
 
  private:
+  void MakeClients() {
+    http_ = std::make_unique<net::HttpClient>(
+        net::HttpClientOptions{settings_.tls, settings_.proxy, BucketHttpLimits()});
+    sts_ = std::make_unique<net::HttpClient>(
+        net::HttpClientOptions{settings_.sts_tls, settings_.proxy, BucketHttpLimits()});
+    metadata_ = std::make_unique<net::HttpClient>(
+        net::HttpClientOptions{net::TlsOptions(), net::ProxySettings(), BucketHttpLimits()});
+  }
+
   void Decorate(std::unique_ptr<ObjectStore> place, const RetryOptions& retry) {
     stores_.push_back(std::move(place));
     stores_.push_back(std::make_unique<MeteredObjectStore>(*stores_.back(), meter_));
@@ -228,7 +257,7 @@ class Stack : public OpenedStore {
   std::unique_ptr<net::HttpClient> http_;
   std::unique_ptr<net::HttpClient> sts_;
   std::unique_ptr<net::HttpClient> metadata_;
-  std::unique_ptr<CredentialsProvider> credentials_;
+  std::unique_ptr<RenewableCredentials> credentials_;
   std::vector<std::unique_ptr<ObjectStore>> stores_;  // each around the one before
 };
 
@@ -278,6 +307,9 @@ absl::StatusOr<std::unique_ptr<OpenedStore>> OpenStore(const Location& location,
   auto stack = std::make_unique<Stack>(settings, random);
   if (location.kind == Location::Kind::kDirectory) {
     stack->UseDirectory(location.directory);
+  } else if (location.kind == Location::Kind::kAzure) {
+    ASSIGN_OR_RETURN(AzureOptions options, MakeAzureOptions(location, settings));
+    stack->UseAzure(std::move(options));
   } else if (location.kind != Location::Kind::kS3) {
     return absl::UnimplementedError("this kind of bucket cannot be opened yet");
   } else {

@@ -9,6 +9,7 @@
 #include "net/http_client.h"
 #include "net/proxy.h"
 #include "net/url.h"
+#include "storage/azure_object_store.h"
 #include "storage/credentials.h"
 #include "storage/limited_object_store.h"
 #include "storage/metered_object_store.h"
@@ -42,13 +43,15 @@ enum class BucketStyle { kAuto, kPath, kVirtualHost };
 struct StoreSettings {
   CredentialsEnvironment environment;
   net::TlsOptions tls;
-  net::TlsOptions sts_tls;  // STS is not behind the bucket's own certificates.
+  net::TlsOptions sts_tls;  // STS and Entra ID are not behind the bucket's own certificates.
   net::ProxySettings proxy;
   // The request options of S3Options; its place is the Location's, its region and style are set by
   // what follows.
   S3Options s3;
   std::string region;  // "": the environment's, else that in an AWS host name, else us-east-1
   BucketStyle style = BucketStyle::kAuto;  // kAuto: virtual hosts for AWS, paths for all others
+  AzureEnvironment azure_environment;
+  AzureOptions azure;  // its container and prefix are the Location's
   StoreLimits limits;
   RetryOptions retry;
   bool read_only = false;
