@@ -6,18 +6,22 @@
 
 #include "absl/strings/string_view.h"
 #include "base/check.h"
+#include "storage/azure_object_store.h"
 #include "storage/s3_errors.h"
 #include "storage/s3_xml.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   const absl::string_view xml(reinterpret_cast<const char*>(data), bytes);
-  if (const auto page = csidelta::storage::ParseListPage(xml); page.ok()) {
+  for (const auto& page :
+       {csidelta::storage::ParseListPage(xml), csidelta::storage::ParseBlobList(xml)}) {
+    if (!page.ok()) {
+      CSIDELTA_CHECK(page.status().code() == absl::StatusCode::kInvalidArgument);
+      continue;
+    }
     for (const csidelta::storage::ObjectInfo& object : page->objects) {
       CSIDELTA_CHECK(object.size_bytes >= 0);
       CSIDELTA_CHECK(object.key.size() <= bytes);
     }
-  } else {
-    CSIDELTA_CHECK(page.status().code() == absl::StatusCode::kInvalidArgument);
   }
   if (const auto role = csidelta::storage::ParseAssumeRoleResponse(xml); role.ok()) {
     CSIDELTA_CHECK(!role->access_key_id.empty() && !role->session_token.empty());

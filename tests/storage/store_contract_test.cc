@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/random.h"
+#include "storage/azure_object_store.h"
 #include "storage/file_object_store.h"
 #include "storage/folder_object_store.h"
 #include "storage/limited_object_store.h"
@@ -13,6 +14,7 @@
 #include "storage/retrying_object_store.h"
 #include "storage/s3_object_store.h"
 #include "tests/contract/object_store_contract.h"
+#include "tests/support/fake_azure_server.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_s3_server.h"
 #include "tests/support/fixed_credentials.h"
@@ -116,16 +118,71 @@ ObjectStoreCase MakeS3Case(const char* name, const S3Case& kind) {
   return {name, [kind] { return std::make_unique<S3Subject>(kind); }};
 }
 
+struct AzureCase {
+  bool account_in_path = true;  // as in emulators
+  bool tls = false;
+  std::map<std::string, std::string> variables = {};
+};
+
+// Small blocks, so that larger objects are put in some.
+class AzureSubject : public ObjectStoreSubject {
+ public:
+  explicit AzureSubject(const AzureCase& kind)
+      : server_({.key = kind.variables.contains("AZURE_ACCOUNT_KEY") ? kKey : "",
+                 .sas = "sv=2021-12-02&sig=a%2Bb%3D",
+                 .account_in_path = kind.account_in_path,
+                 .http = {.tls = kind.tls}}),
+        http_(HttpOptions()),
+        credentials_({.variables = kind.variables}, {.uri = server_.uri()}, http_, http_),
+        store_({.container = "container",
+                .prefix = "deep prefix/repo/",
+                .access_tier = "Cool",
+                .block_bytes = 256 << 10},
+               http_, credentials_, Random::Real(), meter_) {
+    server_.SetObject("deep prefix/other", "foreign");
+    server_.SetObject("deep prefix/repo/not a key", "nor this");
+    server_.SetObject("deep prefix/repo/nor\x01this", "name that XML cannot have");
+  }
+  ~AzureSubject() override { EXPECT_THAT(server_.refusals(), testing::IsEmpty()); }
+  ObjectStore& store() override { return store_; }
+
+  static constexpr char kKey[] = "c2VjcmV0L2tleStvZj10ZXN0";
+
+ private:
+  net::HttpClientOptions HttpOptions() {
+    net::HttpClientOptions options;
+    options.tls.ca_pem = server_.authority().ca_pem();
+    options.limits = BucketHttpLimits();
+    return options;
+  }
+
+  support::FakeAzureServer server_;
+  net::HttpClient http_;
+  AzureCredentials credentials_;
+  StoreMeter meter_;
+  AzureObjectStore store_;
+};
+
+ObjectStoreCase MakeAzureCase(const char* name, AzureCase kind) {
+  kind.variables["AZURE_ACCOUNT_NAME"] = "teststore";
+  return {name, [kind] { return std::make_unique<AzureSubject>(kind); }};
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Stores, ObjectStoreContract,
-    testing::Values(ObjectStoreCase{"File", [] { return std::make_unique<FileSubject>(); }},
-                    ObjectStoreCase{"Folder", [] { return std::make_unique<FolderSubject>(); }},
-                    ObjectStoreCase{"Decorated",
-                                    [] { return std::make_unique<DecoratedSubject>(); }},
-                    MakeS3Case("S3Path", {}),
-                    MakeS3Case("S3VirtualHost", {.path_style = false, .tls = true}),
-                    MakeS3Case("S3Tls", {.tls = true}),
-                    MakeS3Case("S3WithoutConditions", {.knows_if_none_match = false})),
+    testing::Values(
+        ObjectStoreCase{"File", [] { return std::make_unique<FileSubject>(); }},
+        ObjectStoreCase{"Folder", [] { return std::make_unique<FolderSubject>(); }},
+        ObjectStoreCase{"Decorated", [] { return std::make_unique<DecoratedSubject>(); }},
+        MakeAzureCase("AzurePath", {.variables = {{"AZURE_ACCOUNT_KEY", AzureSubject::kKey}}}),
+        MakeAzureCase("AzureTls", {.account_in_path = false,
+                                   .tls = true,
+                                   .variables = {{"AZURE_ACCOUNT_KEY", AzureSubject::kKey}}}),
+        MakeAzureCase("AzureSas",
+                      {.variables = {{"AZURE_ACCOUNT_SAS", "?sv=2021-12-02&sig=a%2Bb%3D"}}}),
+        MakeS3Case("S3Path", {}), MakeS3Case("S3VirtualHost", {.path_style = false, .tls = true}),
+        MakeS3Case("S3Tls", {.tls = true}),
+        MakeS3Case("S3WithoutConditions", {.knows_if_none_match = false})),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

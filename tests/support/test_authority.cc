@@ -3,6 +3,7 @@
 #include <openssl/ec.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/rsa.h>
 #include <openssl/x509v3.h>
 
 #include "base/check.h"
@@ -89,8 +90,8 @@ std::string TestAuthority::intermediate_pem() const {
   return pem;
 }
 
-Credentials TestAuthority::Issue(const std::string& common_name, const std::string& names) {
-  EVP_PKEY* key = EVP_EC_gen("P-256");
+Credentials TestAuthority::Issue(const std::string& common_name, const std::string& names,
+                                 EVP_PKEY* key) {
   X509* certificate = MakeCertificate(common_name, key, ++parts_->last_serial);
   X509_set_issuer_name(certificate, X509_get_subject_name(parts_->certificate));
   if (!names.empty()) {
@@ -106,10 +107,16 @@ Credentials TestAuthority::Issue(const std::string& common_name, const std::stri
   return credentials;
 }
 
-Credentials TestAuthority::IssueServer(const std::string& names) { return Issue("server", names); }
+Credentials TestAuthority::IssueServer(const std::string& names) {
+  return Issue("server", names, EVP_EC_gen("P-256"));
+}
 
 Credentials TestAuthority::IssueClient(const std::string& common_name) {
-  return Issue(common_name, "");
+  return Issue(common_name, "", EVP_EC_gen("P-256"));
+}
+
+Credentials TestAuthority::IssueRsaClient(const std::string& common_name) {
+  return Issue(common_name, "", EVP_RSA_gen(2048));
 }
 
 }  // namespace csidelta::support

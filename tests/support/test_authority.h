@@ -26,9 +26,11 @@ class TestAuthority {
   // `names` is a list as OpenSSL writes it: "DNS:api.test,IP:127.0.0.1".
   Credentials IssueServer(const std::string& names);
   Credentials IssueClient(const std::string& common_name);
+  Credentials IssueRsaClient(const std::string& common_name);
 
  private:
-  Credentials Issue(const std::string& common_name, const std::string& names);
+  // Takes `key`.
+  Credentials Issue(const std::string& common_name, const std::string& names, evp_pkey_st* key);
 
   struct Parts;
   std::unique_ptr<Parts> parts_;

@@ -1,0 +1,383 @@
+#include "tests/support/fake_azure_server.h"
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/time.h"
+#include "net/url.h"
+
+namespace csidelta::support {
+namespace {
+
+constexpr char kHttpTime[] = "%a, %d %b %Y %H:%M:%S GMT";
+constexpr absl::Duration kAzureSkewMax = absl::Minutes(15);
+
+std::string ValueOf(const std::map<std::string, std::string>& values, const std::string& name) {
+  const auto found = values.find(name);
+  return found == values.end() ? "" : found->second;
+}
+
+std::string Base64Md5(const std::string& bytes) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int size_bytes = 0;
+  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size_bytes, EVP_md5(), nullptr);
+  return absl::Base64Escape({reinterpret_cast<const char*>(digest.data()), size_bytes});
+}
+
+// A name that XML can have, else percent-encoded with a mark.
+std::string NameElement(const std::string& name) {
+  const bool is_plain = std::all_of(name.begin(), name.end(), [](char c) { return c >= ' '; });
+  return is_plain ? absl::StrCat("<Name>", name, "</Name>")
+                  : absl::StrCat("<Name Encoded=\"true\">", net::PercentEncode(name), "</Name>");
+}
+
+}  // namespace
+
+FakeAzureServer::FakeAzureServer(FakeAzureOptions options)
+    : options_(std::move(options)),
+      server_([this](const ServedRequest& request,
+                     ServedConnection& connection) { Serve(request, connection); },
+              options_.http) {}
+
+std::string FakeAzureServer::uri() const {
+  return absl::StrCat(server_.url(), options_.account_in_path ? "/" : "",
+                      options_.account_in_path ? options_.account : "");
+}
+
+void FakeAzureServer::Interfere(Interference interference) {
+  std::scoped_lock lock(mutex_);
+  interference_ = std::move(interference);
+}
+
+void FakeAzureServer::AllowToken(const std::string& token, absl::Time expires_at) {
+  std::scoped_lock lock(mutex_);
+  tokens_[token] = expires_at;
+}
+
+void FakeAzureServer::SetKey(const std::string& key) {
+  std::scoped_lock lock(mutex_);
+  options_.key = key;
+}
+
+std::map<std::string, std::string> FakeAzureServer::objects() const {
+  std::scoped_lock lock(mutex_);
+  return objects_;
+}
+
+void FakeAzureServer::SetObject(const std::string& key, const std::string& bytes) {
+  std::scoped_lock lock(mutex_);
+  objects_[key] = bytes;
+}
+
+std::size_t FakeAzureServer::uncommitted_blocks() const {
+  std::scoped_lock lock(mutex_);
+  std::size_t count = 0;
+  for (const auto& [key, blocks] : blocks_) {
+    count += blocks.size();
+  }
+  return count;
+}
+
+std::vector<ServedRequest> FakeAzureServer::requests() const {
+  std::scoped_lock lock(mutex_);
+  return requests_;
+}
+
+std::map<std::string, std::map<std::string, std::string>> FakeAzureServer::put_headers() const {
+  std::scoped_lock lock(mutex_);
+  return put_headers_;
+}
+
+std::vector<std::string> FakeAzureServer::refusals() const {
+  std::scoped_lock lock(mutex_);
+  return refusals_;
+}
+
+void FakeAzureServer::Serve(const ServedRequest& request, ServedConnection& connection) {
+  std::scoped_lock lock(mutex_);
+  requests_.push_back(request);
+  if (interference_ && interference_(request, connection)) {
+    return;
+  }
+  const bool with_body = request.method != "HEAD";
+  const std::optional<Target> target = Split(request);
+  if (!target.has_value()) {
+    Fail({404, "ContainerNotFound"}, with_body, connection);
+  } else if (const std::optional<Refusal> refusal = Verify(request, *target)) {
+    Fail(*refusal, with_body, connection);
+  } else {
+    Answer(request, *target, connection);
+  }
+}
+
+std::optional<FakeAzureServer::Target> FakeAzureServer::Split(const ServedRequest& request) const {
+  Target target;
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(request.target, absl::MaxSplits('?', 1));
+  target.path = parts.first;
+  for (const absl::string_view part : absl::StrSplit(parts.second, '&', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> one = absl::StrSplit(part, absl::MaxSplits('=', 1));
+    target.query[net::PercentDecode(one.first)] = net::PercentDecode(one.second);
+  }
+  const std::string path = net::PercentDecode(target.path);
+  absl::string_view rest = path;
+  if (options_.account_in_path && !absl::ConsumePrefix(&rest, "/" + options_.account)) {
+    return std::nullopt;
+  }
+  if (!absl::ConsumePrefix(&rest, "/" + options_.container) ||
+      (!rest.empty() && !absl::ConsumePrefix(&rest, "/"))) {
+    return std::nullopt;
+  }
+  target.key = std::string(rest);
+  return target;
+}
+
+// .../authorize-with-shared-key#blob-queue-and-file-services-shared-key-authorization
+std::string FakeAzureServer::ExpectedSignature(const ServedRequest& request,
+                                               const Target& target) const {
+  const auto header = [&](const char* name) { return ValueOf(request.headers, name); };
+  const std::string length = header("content-length");
+  std::string text = absl::StrCat(
+      request.method, "\n", header("content-encoding"), "\n", header("content-language"), "\n",
+      length == "0" ? "" : length, "\n", header("content-md5"), "\n", header("content-type"), "\n",
+      header("date"), "\n", header("if-modified-since"), "\n", header("if-match"), "\n",
+      header("if-none-match"), "\n", header("if-unmodified-since"), "\n", header("range"), "\n");
+  for (const auto& [name, value] : request.headers) {
+    if (absl::StartsWith(name, "x-ms-")) {
+      text += name + ":" + value + "\n";
+    }
+  }
+  text += "/" + options_.account + target.path;
+  for (const auto& [name, value] : target.query) {
+    text += "\n" + name + ":" + value;
+  }
+  std::string key;
+  absl::Base64Unescape(options_.key, &key);
+  std::array<unsigned char, 32> digest;
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+       reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data(), nullptr);
+  return absl::Base64Escape({reinterpret_cast<const char*>(digest.data()), digest.size()});
+}
+
+std::optional<FakeAzureServer::Refusal> FakeAzureServer::CheckLetIn(const ServedRequest& request,
+                                                                    const Target& target) const {
+  const std::string authorization = ValueOf(request.headers, "authorization");
+  absl::string_view shown = authorization;
+  if (absl::ConsumePrefix(&shown, "Bearer ")) {
+    const auto token = tokens_.find(std::string(shown));
+    const bool is_good = token != tokens_.end() && options_.clock->Now() < token->second;
+    return is_good ? std::nullopt
+                   : std::optional<Refusal>(
+                         Refusal{401, "InvalidAuthenticationInfo",
+                                 "Lifetime validation failed. The token is expired."});
+  }
+  if (authorization.empty() && !options_.sas.empty() && target.query.contains("sig")) {
+    const bool is_good = absl::EndsWith(request.target, options_.sas);
+    return is_good
+               ? std::nullopt
+               : std::optional<Refusal>(Refusal{403, "AuthenticationFailed",
+                                                "Signature not valid in the specified time frame"});
+  }
+  if (options_.key.empty()) {
+    return Refusal{403, "KeyBasedAuthenticationNotPermitted"};
+  }
+  if (authorization !=
+      absl::StrCat("SharedKey ", options_.account, ":", ExpectedSignature(request, target))) {
+    return Refusal{403, "AuthenticationFailed",
+                   "The MAC signature found in the HTTP request is not the same as any computed"};
+  }
+  return std::nullopt;
+}
+
+std::optional<FakeAzureServer::Refusal> FakeAzureServer::Verify(const ServedRequest& request,
+                                                                const Target& target) {
+  absl::Time time;
+  if (!absl::ParseTime(kHttpTime, ValueOf(request.headers, "x-ms-date"), &time, nullptr) ||
+      absl::AbsDuration(time - options_.clock->Now()) > kAzureSkewMax) {
+    return Refusal{403, "AuthenticationFailed", "Request date header too old"};
+  }
+  std::optional<Refusal> refusal = CheckLetIn(request, target);
+  if (!refusal.has_value() && ValueOf(request.headers, "x-ms-version") < "2021-12-02") {
+    refusal = Refusal{400, "InvalidHeaderValue", "version"};
+  }
+  if (!refusal.has_value() && request.method == "PUT" &&
+      ValueOf(request.headers, "content-md5") != Base64Md5(request.body)) {
+    refusal = Refusal{400, "Md5Mismatch"};
+  }
+  if (refusal.has_value()) {
+    refusals_.push_back(absl::StrCat(request.method, " ", request.target, ": ", refusal->code, " ",
+                                     refusal->detail));
+  }
+  return refusal;
+}
+
+void FakeAzureServer::Answer(const ServedRequest& request, const Target& target,
+                             ServedConnection& connection) {
+  if (target.key.empty()) {
+    if (request.method == "GET" && ValueOf(target.query, "restype") == "container" &&
+        ValueOf(target.query, "comp") == "list") {
+      List(target, connection);
+    } else {
+      Fail({405, "UnsupportedHttpVerb"}, true, connection);
+    }
+  } else if (request.method == "PUT") {
+    if (const std::optional<Refusal> refusal = Put(request, target)) {
+      Fail(*refusal, true, connection);
+    } else {
+      connection.Send(201, "", {{"Content-MD5", Base64Md5(request.body)}});
+    }
+  } else if (request.method == "GET" || request.method == "HEAD") {
+    Get(request, target.key, connection);
+  } else if (request.method != "DELETE") {
+    Fail({405, "UnsupportedHttpVerb"}, true, connection);
+  } else if (objects_.erase(target.key) == 0) {
+    Fail({404, "BlobNotFound"}, true, connection);
+  } else {
+    connection.Send(202, "");
+  }
+}
+
+std::optional<FakeAzureServer::Refusal> FakeAzureServer::Put(const ServedRequest& request,
+                                                             const Target& target) {
+  const std::string comp = ValueOf(target.query, "comp");
+  std::map<std::string, std::string>& blocks = blocks_[target.key];
+  if (comp == "block") {
+    const std::string id = ValueOf(target.query, "blockid");
+    std::string raw;
+    if (!absl::Base64Unescape(id, &raw) || raw.empty() || raw.size() > 64 ||
+        (!blocks.empty() && blocks.begin()->first.size() != id.size()) || request.body.empty()) {
+      return Refusal{400, "InvalidBlobOrBlock"};
+    }
+    blocks[id] = request.body;
+    return std::nullopt;
+  }
+  std::string bytes = request.body;
+  if (comp == "blocklist") {
+    bytes.clear();
+    std::vector<std::string> ids = absl::StrSplit(request.body, "<Uncommitted>");
+    ids.erase(ids.begin());
+    for (const std::string& id : ids) {
+      const auto block = blocks.find(id.substr(0, id.find('<')));
+      if (block == blocks.end()) {
+        return Refusal{400, "InvalidBlockList"};
+      }
+      bytes += block->second;
+    }
+  } else if (ValueOf(request.headers, "x-ms-blob-type") != "BlockBlob") {
+    return Refusal{400, "MissingRequiredHeader"};
+  }
+  if (ValueOf(request.headers, "if-none-match") == "*" && objects_.contains(target.key)) {
+    return Refusal{409, "BlobAlreadyExists"};
+  }
+  objects_[target.key] = bytes;
+  put_headers_[target.key] = request.headers;
+  blocks.clear();
+  return std::nullopt;
+}
+
+void FakeAzureServer::Get(const ServedRequest& request, const std::string& key,
+                          ServedConnection& connection) {
+  const bool is_head = request.method == "HEAD";
+  const auto found = objects_.find(key);
+  if (found == objects_.end()) {
+    Fail({404, "BlobNotFound"}, !is_head, connection);
+    return;
+  }
+  const std::string& bytes = found->second;
+  const std::string range = ValueOf(request.headers, "range");
+  if (is_head) {
+    connection.Raw(absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: ", bytes.size(), "\r\n\r\n"));
+    return;
+  }
+  if (range.empty()) {
+    connection.Send(200, bytes);
+    return;
+  }
+  const std::pair<std::string, std::string> ends =
+      absl::StrSplit(absl::StripPrefix(range, "bytes="), '-');
+  std::size_t first = 0;
+  std::size_t last = 0;
+  if (!absl::SimpleAtoi(ends.first, &first) || !absl::SimpleAtoi(ends.second, &last) ||
+      first >= bytes.size()) {
+    Fail({416, "InvalidRange"}, true, connection);
+    return;
+  }
+  last = std::min(last, bytes.size() - 1);
+  connection.Send(206, bytes.substr(first, last - first + 1),
+                  {{"Content-Range", absl::StrCat("bytes ", first, "-", last, "/", bytes.size())}});
+}
+
+// The marker is "2!" and the last name of the page before, as base64.
+void FakeAzureServer::List(const Target& target, ServedConnection& connection) const {
+  const std::string prefix = ValueOf(target.query, "prefix");
+  const std::string delimiter = ValueOf(target.query, "delimiter");
+  const std::string marker = ValueOf(target.query, "marker");
+  std::string after;
+  absl::Base64Unescape(absl::StripPrefix(marker, "2!"), &after);
+  std::string entries;
+  std::string last = after;
+  std::size_t count = 0;
+  bool is_cut = false;
+  for (auto blob = objects_.upper_bound(after); blob != objects_.end() && !is_cut; ++blob) {
+    if (!absl::StartsWith(blob->first, prefix)) {
+      continue;
+    }
+    const auto slash =
+        delimiter.empty() ? std::string::npos : blob->first.find(delimiter, prefix.size());
+    const bool is_folder = slash != std::string::npos;
+    const std::string name = is_folder ? blob->first.substr(0, slash + 1) : blob->first;
+    if (is_folder && name == last) {
+      continue;
+    }
+    is_cut = count == options_.page_objects_max;
+    if (!is_cut) {
+      ++count;
+      last = name;
+      entries += is_folder ? absl::StrCat("<BlobPrefix>", NameElement(name), "</BlobPrefix>")
+                           : absl::StrCat("<Blob>", NameElement(name),
+                                          "<Properties><Last-Modified>Fri, 17 Nov 2023 22:13:20 "
+                                          "GMT</Last-Modified><Content-Length>",
+                                          blob->second.size(),
+                                          "</Content-Length><BlobType>BlockBlob</BlobType>"
+                                          "</Properties></Blob>");
+    }
+  }
+  connection.Send(200, absl::StrCat("\xEF\xBB\xBF<?xml version=\"1.0\" encoding=\"utf-8\"?>",
+                                    "<EnumerationResults ContainerName=\"", options_.container,
+                                    "\"><Blobs>", entries, "</Blobs><NextMarker>",
+                                    is_cut ? "2!" + absl::Base64Escape(last) : "",
+                                    "</NextMarker></EnumerationResults>"));
+}
+
+void FakeAzureServer::Fail(const Refusal& refusal, bool with_body,
+                           ServedConnection& connection) const {
+  const std::string date = absl::FormatTime(kHttpTime, options_.clock->Now(), absl::UTCTimeZone());
+  if (!with_body) {
+    connection.Raw(absl::StrCat("HTTP/1.1 ", refusal.status, " Text\r\nDate: ", date,
+                                "\r\nx-ms-error-code: ", refusal.code,
+                                "\r\nContent-Length: 9\r\n\r\n"));
+    return;
+  }
+  connection.Send(
+      refusal.status,
+      absl::StrCat("\xEF\xBB\xBF<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>",
+                   refusal.code, "</Code><Message>fake: ", refusal.code, "\nRequestId:r1</Message>",
+                   refusal.detail.empty()
+                       ? ""
+                       : absl::StrCat("<AuthenticationErrorDetail>", refusal.detail,
+                                      "</AuthenticationErrorDetail>"),
+                   "</Error>"),
+      {{"Date", date}, {"x-ms-request-id", "r1"}, {"x-ms-error-code", refusal.code}});
+}
+
+}  // namespace csidelta::support
