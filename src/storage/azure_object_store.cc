@@ -1,7 +1,6 @@
 #include "storage/azure_object_store.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -311,16 +310,14 @@ absl::Status AzureObjectStore::Put(const CallContext& ctx, const std::string& ke
 
 // Puts `call.body` block by block, then the list that makes a blob of them.
 absl::Status AzureObjectStore::PutBlocks(const CallContext& ctx, BucketCall& call) {
-  const auto chance = [&] {
-    return absl::StrCat(
-        absl::Hex(random_.Below(std::numeric_limits<uint64_t>::max()), absl::kZeroPad16));
-  };
-  const std::string attempt = chance() + chance();
+  // With the number 16 bytes, as restic has: all blocks of a blob have ids of one length.
+  std::string attempt(12, '\0');
+  absl::c_generate(attempt, [&] { return static_cast<char>(random_.Below(256)); });
   std::string list = "<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>";
   absl::string_view rest = call.body;
   for (int64_t count = 0; !rest.empty(); ++count) {
     const std::string id =
-        absl::Base64Escape(absl::StrCat(attempt, absl::Hex(count, absl::kZeroPad8)));
+        absl::Base64Escape(absl::StrCat(attempt, absl::Hex(count, absl::kZeroPad4)));
     const absl::string_view block = rest.substr(0, static_cast<std::size_t>(options_.block_bytes));
     rest.remove_prefix(block.size());
     RETURN_IF_ERROR(

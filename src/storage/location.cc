@@ -184,8 +184,8 @@ absl::StatusOr<AzureOptions> MakeAzureOptions(const Location& location,
                                               const StoreSettings& settings) {
   if (!settings.s3.object_lock_mode.empty()) {
     return absl::InvalidArgumentError(
-        "object locks are supported in buckets of S3; in Azure, set a time-based retention policy "
-        "on the container");
+        "object locks are supported in buckets of S3 alone; in Azure, soft delete of the storage "
+        "account keeps blobs that are deleted (a retention policy would also keep locks)");
   }
   AzureOptions options = settings.azure;
   options.container = location.bucket;
