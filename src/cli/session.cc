@@ -61,12 +61,43 @@ absl::Status SetObjectLockDays(absl::string_view value, storage::S3Options& opti
   return absl::OkStatus();
 }
 
+// Whether `name` is a setting of Azure; an error if its value is malformed.
+absl::StatusOr<bool> SetAzureOption(absl::string_view name, absl::string_view value,
+                                    storage::AzureOptions& options) {
+  storage::AzureAccount& account = options.account;
+  const std::pair<absl::string_view, std::string*> texts[] = {
+      {"azure.access-tier", &options.access_tier},
+      {"azure.account-key-variable", &account.key_variable},
+      {"azure.account-name", &account.variables["AZURE_ACCOUNT_NAME"]},
+      {"azure.cloud-name", &account.variables["AZURE_CLOUD_NAME"]},
+      {"azure.resource-group", &account.variables["AZURE_RESOURCE_GROUP"]},
+      {"azure.storage-account-uri", &account.uri},
+      {"azure.subscription-id", &account.variables["AZURE_SUBSCRIPTION_ID"]}};
+  for (const auto& [known, target] : texts) {
+    if (name == known) {
+      *target = std::string(value);
+      return true;
+    }
+  }
+  if (name == "azure.block-size") {
+    return absl::SimpleAtoi(value, &options.block_bytes)
+               ? absl::StatusOr<bool>(true)
+               : absl::InvalidArgumentError("azure.block-size is a number of bytes");
+  }
+  if (name == "azure.use-aad") {
+    return absl::SimpleAtob(value, &account.use_aad)
+               ? absl::StatusOr<bool>(true)
+               : absl::InvalidArgumentError("azure.use-aad is true or false");
+  }
+  return false;
+}
+
 // The flags of verbs on a repository; `exists`: also those that find it in a cluster.
 ArgumentTable RepositoryTable(GlobalOptions& options, bool exists) {
   ArgumentTable table;
   table.Add("-r,--repo", "REPO",
-            "the repository: a path, or s3:https://HOST/BUCKET/PREFIX (default: "
-            "$RESTIC_REPOSITORY)",
+            "the repository: a path, s3:https://HOST/BUCKET/PREFIX or azure:CONTAINER:/PREFIX "
+            "(default: $RESTIC_REPOSITORY)",
             options.choice.repository);
   table.Add("--repository-file", "FILE", "a file that names it (default: $RESTIC_REPOSITORY_FILE)",
             options.choice.repository_file);
@@ -115,7 +146,10 @@ ArgumentTable RepositoryTable(GlobalOptions& options, bool exists) {
                 "a setting of the bucket: s3.region, s3.bucket-lookup (auto, dns, path), "
                 "s3.storage-class, s3.sse, s3.sse-kms-key-id, s3.tagging (KEY=VALUE&KEY=VALUE), "
                 "s3.object-lock-mode (GOVERNANCE, "
-                "COMPLIANCE), s3.object-lock-days",
+                "COMPLIANCE), s3.object-lock-days, azure.access-tier (Hot, Cool, Cold), "
+                "azure.account-name, azure.account-key-variable, azure.block-size, "
+                "azure.cloud-name, azure.resource-group, azure.storage-account-uri, "
+                "azure.subscription-id, azure.use-aad",
                 options.store_options);
   return table;
 }
@@ -188,9 +222,13 @@ absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& 
       return absl::OkStatus();
     }
   }
+  ASSIGN_OR_RETURN(const bool is_azure, SetAzureOption(parts.first, parts.second, settings.azure));
+  if (is_azure) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("no such option: ", parts.first,
-                   "; there are s3.region, s3.bucket-lookup, "
+                   "; there are those of azure (--help lists them), s3.region, s3.bucket-lookup, "
                    "s3.object-lock-days, ",
                    absl::StrJoin(kS3Texts, ", ", [](std::string* out, const TextOption& known) {
                      absl::StrAppend(out, known.name);
@@ -213,6 +251,7 @@ absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& op
                                                          const GetVariable& get, bool in_bucket) {
   storage::StoreSettings settings;
   settings.environment = storage::CredentialsEnvironment::Read(get);
+  settings.azure_environment = storage::AzureEnvironment::Read(get);
   settings.proxy = net::ProxySettings::FromEnvironment();
   settings.limits = {.upload_bytes_per_second = options.limit_upload_kib * 1024,
                      .download_bytes_per_second = options.limit_download_kib * 1024};

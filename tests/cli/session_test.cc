@@ -38,11 +38,36 @@ TEST(SessionTest, SettingsOfTheBucketReachTheStore) {
   EXPECT_THAT(settings.s3.object_lock_exempt_prefixes, testing::ElementsAre("locks/"));
 }
 
+TEST(SessionTest, SettingsOfAStorageAccountReachTheStore) {
+  storage::StoreSettings settings;
+  for (const char* option :
+       {"azure.access-tier=Cool", "azure.account-key-variable=KEY", "azure.account-name=acc",
+        "azure.block-size=1048576", "azure.cloud-name=AzureChinaCloud", "azure.use-aad=false",
+        "azure.resource-group=group", "azure.subscription-id=sub",
+        "azure.storage-account-uri=https://acc.z1.blob.storage.azure.net"}) {
+    EXPECT_THAT(ApplyStoreOption(option, settings), IsOk()) << option;
+  }
+  const storage::AzureAccount& account = settings.azure.account;
+  EXPECT_EQ(settings.azure.access_tier, "Cool");
+  EXPECT_EQ(settings.azure.block_bytes, 1 << 20);
+  EXPECT_EQ(account.key_variable, "KEY");
+  EXPECT_EQ(account.uri, "https://acc.z1.blob.storage.azure.net");
+  EXPECT_FALSE(account.use_aad);
+  EXPECT_THAT(account.variables,
+              testing::UnorderedElementsAre(testing::Pair("AZURE_ACCOUNT_NAME", "acc"),
+                                            testing::Pair("AZURE_CLOUD_NAME", "AzureChinaCloud"),
+                                            testing::Pair("AZURE_RESOURCE_GROUP", "group"),
+                                            testing::Pair("AZURE_SUBSCRIPTION_ID", "sub")));
+}
+
 TEST(SessionTest, WrongSettingsSayWhatThereIs) {
   storage::StoreSettings settings;
   const std::pair<const char*, const char*> cases[] = {
       {"s3.regoin=x", "s3.region"},
       {"s3.bucket-lookup=host", "auto, dns or path"},
+      {"azure.acess-tier=Hot", "--help lists them"},
+      {"azure.block-size=1MiB", "a number of bytes"},
+      {"azure.use-aad=maybe", "true or false"},
       {"s3.object-lock-days=0", "from 1 to"},
       {"s3.object-lock-days=a week", "from 1 to"}};
   for (const auto& [option, why] : cases) {
