@@ -42,6 +42,16 @@ Sha256Digest HmacSha256(absl::string_view key, absl::string_view message) {
   return digest;
 }
 
+std::string Md5(absl::string_view bytes) {
+  std::string digest(EVP_MAX_MD_SIZE, '\0');
+  unsigned int size_bytes = 0;
+  const int done =
+      EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(digest.data()),
+                 &size_bytes, EVP_md5(), nullptr);
+  digest.resize(done == 1 ? size_bytes : 0);
+  return digest;
+}
+
 bool IsLowerHex(absl::string_view text, std::size_t digits) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == text.npos;
 }

@@ -49,6 +49,10 @@ std::pair<Sha256Digest, Sha256Digest> Sha256OfTwo(absl::string_view first,
 // HMAC-SHA-256 (RFC 2104) of `message`. The digest is raw bytes, so that it may be the next key.
 Sha256Digest HmacSha256(absl::string_view key, absl::string_view message);
 
+// MD5 of `bytes`, raw, for services that ask for it; "" where the library is forbidden to compute
+// it (FIPS). Proves nothing against anyone who wants to cheat.
+std::string Md5(absl::string_view bytes);
+
 // The bytes of `digest`, borrowed.
 inline absl::string_view AsBytes(const Sha256Digest& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
