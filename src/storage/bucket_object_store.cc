@@ -149,7 +149,8 @@ absl::Status BucketObjectStore::Failure(const net::HttpResponse& response,
 }
 
 void BucketObjectStore::CountFurther(const BucketCall& call) {
-  meter_.Add(call.method == "PUT"      ? &StoreUsage::put_requests
+  const bool is_put = call.method == "PUT" || call.method == "POST";
+  meter_.Add(is_put                    ? &StoreUsage::put_requests
              : call.method == "DELETE" ? &StoreUsage::delete_requests
              : call.method == "HEAD"   ? &StoreUsage::stat_requests
              : call.key.empty()        ? &StoreUsage::list_requests
@@ -291,6 +292,7 @@ absl::StatusOr<std::string> BucketObjectStore::Get(const CallContext& ctx, const
   if (std::ssize(response->body) > size_bytes_max) {
     return ObjectTooLarge(key, size_bytes_max);
   }
+  RETURN_IF_ERROR(Annotate(CheckWhole(*response), call.what));
   return std::move(response->body);
 }
 

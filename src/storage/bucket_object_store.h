@@ -34,7 +34,10 @@ struct BucketCall {
   std::string query = {};    // percent-encoded
   HeaderList headers = {};   // of a read: it asks for a part of an object
   bool is_retained = false;  // Asks for the object lock of the options.
+  // Text before and behind the body, where a dialect wants an envelope.
+  std::string body_head = {};
   absl::string_view body = {};
+  std::string body_end = {};
   std::string sha256_hex = {};  // of the body
   int64_t answer_bytes_max = 0;
 };
@@ -110,6 +113,10 @@ class BucketObjectStore : public ObjectStore {
   virtual absl::StatusOr<ListPage> ParsePage(const std::string& body) const = 0;
   // What a GET of an object's bytes asks for.
   virtual std::string DownloadQuery() const { return ""; }
+  // DATA_LOSS when the bytes of a whole object are others than the answer promises.
+  virtual absl::Status CheckWhole(const net::HttpResponse& /*response*/) const {
+    return absl::OkStatus();
+  }
 
   // Any answer that is neither a wrong clock nor refused credentials, when that could be helped.
   absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const BucketCall& call) {
