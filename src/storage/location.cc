@@ -192,12 +192,7 @@ class Stack : public OpenedStore {
   }
 
   void UseS3(S3Options options) {
-    http_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{settings_.tls, settings_.proxy, BucketHttpLimits()});
-    sts_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{settings_.sts_tls, settings_.proxy, BucketHttpLimits()});
-    metadata_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{net::TlsOptions(), net::ProxySettings(), BucketHttpLimits()});
+    MakeClients();
     CredentialsEnvironment environment = settings_.environment;
     if (environment.region.empty()) {
       environment.region = options.region;
@@ -207,10 +202,27 @@ class Stack : public OpenedStore {
              settings_.retry);
   }
 
+  void UseGoogle(GoogleOptions options) {
+    MakeClients();
+    google_ = std::make_unique<GoogleCredentials>(settings_.google_environment,
+                                                  options.service_account, *sts_, *metadata_);
+    Decorate(std::make_unique<GoogleObjectStore>(std::move(options), *http_, *google_, meter_),
+             settings_.retry);
+  }
+
   ObjectStore& store() override { return *stores_.back(); }
   const StoreMeter& meter() const override { return meter_; }
 
  private:
+  void MakeClients() {
+    http_ = std::make_unique<net::HttpClient>(
+        net::HttpClientOptions{settings_.tls, settings_.proxy, BucketHttpLimits()});
+    sts_ = std::make_unique<net::HttpClient>(
+        net::HttpClientOptions{settings_.sts_tls, settings_.proxy, BucketHttpLimits()});
+    metadata_ = std::make_unique<net::HttpClient>(
+        net::HttpClientOptions{net::TlsOptions(), net::ProxySettings(), BucketHttpLimits()});
+  }
+
   void Decorate(std::unique_ptr<ObjectStore> place, const RetryOptions& retry) {
     stores_.push_back(std::move(place));
     stores_.push_back(std::make_unique<MeteredObjectStore>(*stores_.back(), meter_));
@@ -229,6 +241,7 @@ class Stack : public OpenedStore {
   std::unique_ptr<net::HttpClient> sts_;
   std::unique_ptr<net::HttpClient> metadata_;
   std::unique_ptr<CredentialsProvider> credentials_;
+  std::unique_ptr<GoogleCredentials> google_;
   std::vector<std::unique_ptr<ObjectStore>> stores_;  // each around the one before
 };
 
@@ -278,6 +291,12 @@ absl::StatusOr<std::unique_ptr<OpenedStore>> OpenStore(const Location& location,
   auto stack = std::make_unique<Stack>(settings, random);
   if (location.kind == Location::Kind::kDirectory) {
     stack->UseDirectory(location.directory);
+  } else if (location.kind == Location::Kind::kGoogle) {
+    GoogleOptions options = settings.google;
+    options.bucket = location.bucket;
+    options.prefix = location.prefix;
+    RETURN_IF_ERROR(CompleteGoogleOptions(settings.google_environment.emulator_host, options));
+    stack->UseGoogle(std::move(options));
   } else if (location.kind != Location::Kind::kS3) {
     return absl::UnimplementedError("this kind of bucket cannot be opened yet");
   } else {

@@ -9,12 +9,14 @@
 #include "base/random.h"
 #include "storage/file_object_store.h"
 #include "storage/folder_object_store.h"
+#include "storage/google_object_store.h"
 #include "storage/limited_object_store.h"
 #include "storage/metered_object_store.h"
 #include "storage/retrying_object_store.h"
 #include "storage/s3_object_store.h"
 #include "tests/contract/object_store_contract.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/fake_google_server.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_s3_server.h"
 #include "tests/support/fixed_credentials.h"
@@ -146,6 +148,32 @@ class S3Subject : public ObjectStoreSubject {
   const bool is_retried_;
 };
 
+// The token and the server's certificate are verified, as at Google.
+class GoogleSubject : public ObjectStoreSubject {
+ public:
+  GoogleSubject()
+      : server_({.http = {.tls = true}}),
+        http_({.tls = {.ca_pem = server_.authority().ca_pem()},
+               .proxy = {},
+               .limits = BucketHttpLimits()}),
+        store_({.endpoint = *net::ParseUrl(server_.url("localhost")),
+                .bucket = "bucket",
+                .prefix = "deep prefix/repo/"},
+               http_, credentials_, meter_) {
+    server_.SetObject("deep prefix/other", "foreign");
+    server_.SetObject("deep prefix/repo/not a key", "nor this");
+  }
+  ~GoogleSubject() override { EXPECT_THAT(server_.refusals(), testing::IsEmpty()); }
+  ObjectStore& store() override { return store_; }
+
+ private:
+  support::FakeGoogleServer server_;
+  net::HttpClient http_;
+  GoogleCredentials credentials_{{.access_token = Secret("token")}, "", http_, http_};
+  StoreMeter meter_;
+  GoogleObjectStore store_;
+};
+
 ObjectStoreCase MakeS3Case(const char* name, const S3Case& kind) {
   const bool is_heeded = kind.quirks.if_none_match != support::S3Quirks::Condition::kIgnored;
   return {.name = name,
@@ -176,6 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
                     ObjectStoreCase{"Folder", [] { return std::make_unique<FolderSubject>(); }},
                     ObjectStoreCase{"Decorated",
                                     [] { return std::make_unique<DecoratedSubject>(); }},
+                    ObjectStoreCase{"Google", [] { return std::make_unique<GoogleSubject>(); }},
                     MakeS3Case("S3Path", {}),
                     MakeS3Case("S3VirtualHost", {.path_style = false, .tls = true}),
                     MakeS3Case("S3Tls", {.tls = true})),
