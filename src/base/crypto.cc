@@ -6,6 +6,7 @@
 #include <openssl/rsa.h>
 #include <openssl/sha.h>
 
+#include <cstring>
 #include <memory>
 
 #include "absl/strings/escaping.h"
@@ -34,6 +35,29 @@ struct RsaDeleter {
   void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
   void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
 };
+
+using CrcTables = std::array<std::array<uint32_t, 256>, 8>;
+
+// One table for each of eight bytes that are taken at a time.
+constexpr CrcTables MakeCrcTables() {
+  constexpr uint32_t kPolynomial = 0x82F63B78;  // of Castagnoli, its bits in reverse
+  CrcTables tables = {};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) {
+      crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    }
+    tables[0][byte] = crc;
+  }
+  for (std::size_t table = 1; table < tables.size(); ++table) {
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      const uint32_t before = tables[table - 1][byte];
+      tables[table][byte] = (before >> 8) ^ tables[0][before & 0xFF];
+    }
+  }
+  return tables;
+}
+constexpr CrcTables kCrcTables = MakeCrcTables();
 
 // Without it the library asks for a passphrase on the terminal.
 int NoPassphrase(char*, int, int, void*) { return -1; }
@@ -91,6 +115,23 @@ absl::StatusOr<std::string> SignRsaSha256(const std::string& pem, absl::string_v
   }
   signature.resize(size_bytes);
   return signature;
+}
+
+uint32_t Crc32c(absl::string_view bytes) {
+  uint32_t crc = ~uint32_t{0};
+  for (; bytes.size() >= sizeof(uint64_t); bytes.remove_prefix(sizeof(uint64_t))) {
+    uint64_t word = 0;  // its first byte lowest, as on all machines that this runs on
+    std::memcpy(&word, bytes.data(), sizeof(word));
+    word ^= crc;
+    crc = 0;
+    for (std::size_t i = 0; i < sizeof(uint64_t); ++i) {
+      crc ^= kCrcTables[7 - i][(word >> (8 * i)) & 0xFF];
+    }
+  }
+  for (const char byte : bytes) {
+    crc = (crc >> 8) ^ kCrcTables[0][(crc ^ static_cast<uint8_t>(byte)) & 0xFF];
+  }
+  return ~crc;
 }
 
 bool IsLowerHex(absl::string_view text, std::size_t digits) {

@@ -63,6 +63,9 @@ enum class RsaPadding { kPkcs1, kPss };
 absl::StatusOr<std::string> SignRsaSha256(const std::string& pem, absl::string_view message,
                                           RsaPadding padding);
 
+// The CRC of Castagnoli (RFC 3720, appendix B.4) of `bytes`.
+uint32_t Crc32c(absl::string_view bytes);
+
 // The bytes of `digest`, borrowed.
 inline absl::string_view AsBytes(const Sha256Digest& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};

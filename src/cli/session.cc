@@ -22,20 +22,47 @@ constexpr char kScratchFolder[] = "/var/tmp";
 constexpr int64_t kLimitKibMax = int64_t{1} << 40;
 
 // Settings of a bucket that are one text each.
+template <typename Options>
 struct TextOption {
   absl::string_view name;
-  std::string storage::S3Options::*target;
+  std::string Options::*target;
 };
-constexpr std::array<TextOption, 5> kS3Texts = {{
+constexpr std::array<TextOption<storage::S3Options>, 5> kS3Texts = {{
     {"s3.storage-class", &storage::S3Options::storage_class},
     {"s3.sse", &storage::S3Options::server_side_encryption},
     {"s3.sse-kms-key-id", &storage::S3Options::kms_key_id},
     {"s3.tagging", &storage::S3Options::tagging},
     {"s3.object-lock-mode", &storage::S3Options::object_lock_mode},
 }};
+constexpr std::array<TextOption<storage::GoogleOptions>, 4> kGoogleTexts = {{
+    {"gs.storage-class", &storage::GoogleOptions::storage_class},
+    {"gs.kms-key-name", &storage::GoogleOptions::kms_key_name},
+    {"gs.service-account", &storage::GoogleOptions::service_account},
+    {"gs.endpoint", &storage::GoogleOptions::endpoint_url},
+}};
 constexpr int kObjectLockDaysMax = 36'500;
 constexpr absl::string_view kPemCertificate = "-----BEGIN CERTIFICATE-----";
 constexpr char kLocksPrefix[] = "locks/";  // A lock that cannot go would stop everybody.
+
+// Whether `name` is one of `known`; it is set then.
+template <typename Options, std::size_t kCount>
+bool SetText(const std::array<TextOption<Options>, kCount>& known, absl::string_view name,
+             absl::string_view value, Options& options) {
+  for (const TextOption<Options>& each : known) {
+    if (name == each.name) {
+      options.*each.target = std::string(value);
+      return true;
+    }
+  }
+  return false;
+}
+
+template <typename Options, std::size_t kCount>
+std::string NamesOf(const std::array<TextOption<Options>, kCount>& known) {
+  return absl::StrJoin(known, ", ", [](std::string* out, const TextOption<Options>& each) {
+    absl::StrAppend(out, each.name);
+  });
+}
 
 absl::Status SetBucketLookup(absl::string_view value, storage::BucketStyle& style) {
   if (value == "auto") {
@@ -149,7 +176,8 @@ ArgumentTable RepositoryTable(GlobalOptions& options, bool exists) {
                 "COMPLIANCE), s3.object-lock-days, azure.access-tier (Hot, Cool, Cold), "
                 "azure.account-name, azure.account-key-variable, azure.block-size, "
                 "azure.cloud-name, azure.resource-group, azure.storage-account-uri, "
-                "azure.subscription-id, azure.use-aad",
+                "azure.subscription-id, azure.use-aad, gs.storage-class (of data packs), "
+                "gs.kms-key-name, gs.service-account (to impersonate), gs.endpoint",
                 options.store_options);
   return table;
 }
@@ -216,11 +244,9 @@ absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& 
   if (parts.first == "s3.object-lock-days") {
     return SetObjectLockDays(parts.second, settings.s3);
   }
-  for (const TextOption& known : kS3Texts) {
-    if (parts.first == known.name) {
-      settings.s3.*known.target = std::string(parts.second);
-      return absl::OkStatus();
-    }
+  if (SetText(kS3Texts, parts.first, parts.second, settings.s3) ||
+      SetText(kGoogleTexts, parts.first, parts.second, settings.google)) {
+    return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const bool is_azure, SetAzureOption(parts.first, parts.second, settings.azure));
   if (is_azure) {
@@ -230,9 +256,7 @@ absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& 
       absl::StrCat("no such option: ", parts.first,
                    "; there are those of azure (--help lists them), s3.region, s3.bucket-lookup, "
                    "s3.object-lock-days, ",
-                   absl::StrJoin(kS3Texts, ", ", [](std::string* out, const TextOption& known) {
-                     absl::StrAppend(out, known.name);
-                   })));
+                   NamesOf(kS3Texts), ", ", NamesOf(kGoogleTexts)));
 }
 
 absl::Status TrustBesides(const std::string& pem, absl::string_view source,
@@ -252,6 +276,7 @@ absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& op
   storage::StoreSettings settings;
   settings.environment = storage::CredentialsEnvironment::Read(get);
   settings.azure_environment = storage::AzureEnvironment::Read(get);
+  settings.google_environment = storage::GoogleEnvironment::Read(get);
   settings.proxy = net::ProxySettings::FromEnvironment();
   settings.limits = {.upload_bytes_per_second = options.limit_upload_kib * 1024,
                      .download_bytes_per_second = options.limit_download_kib * 1024};

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -15,7 +16,6 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
-#include <boost/beast/http/span_body.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 #include <stop_token>
 #include <utility>
@@ -64,12 +64,36 @@ void AddAuthorization(const Url& proxy, Message& message) {
   }
 }
 
+// The body of a request: pieces that are borrowed and sent one behind the other.
+struct PiecesBody {
+  using value_type = std::array<absl::string_view, 3>;
+  static uint64_t size(const value_type& pieces) {
+    return pieces[0].size() + pieces[1].size() + pieces[2].size();
+  }
+  class writer {
+   public:
+    using const_buffers_type = std::array<asio::const_buffer, 3>;
+    template <bool kIsRequest, typename Fields>
+    writer(const http::header<kIsRequest, Fields>& /*header*/, const value_type& pieces)
+        : pieces_(pieces) {}
+    void init(error_code& error) { error = {}; }
+    boost::optional<std::pair<const_buffers_type, bool>> get(error_code& error) {
+      error = {};
+      const_buffers_type buffers;
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        buffers[i] = asio::const_buffer(pieces_[i].data(), pieces_[i].size());
+      }
+      return std::pair(buffers, false);
+    }
+
+   private:
+    const value_type& pieces_;
+  };
+};
+
 // The body is borrowed from `request`.
-http::request<http::span_body<const char>> BuildMessage(const HttpRequest& request,
-                                                        const Destination& destination) {
-  const absl::string_view body =
-      request.borrowed_body.empty() ? absl::string_view(request.body) : request.borrowed_body;
-  http::request<http::span_body<const char>> message;
+http::request<PiecesBody> BuildMessage(const HttpRequest& request, const Destination& destination) {
+  http::request<PiecesBody> message;
   message.version(11);
   message.method_string(request.method);
   message.target(request.url.target);
@@ -81,8 +105,8 @@ http::request<http::span_body<const char>> BuildMessage(const HttpRequest& reque
   for (const auto& [name, value] : request.headers) {
     message.set(name, value);
   }
-  message.body() = {body.data(), body.size()};
-  if (!body.empty() || request.method == "POST" || request.method == "PUT") {
+  message.body() = {request.body, request.borrowed_body, request.body_end};
+  if (PiecesBody::size(message.body()) > 0 || request.method == "POST" || request.method == "PUT") {
     message.prepare_payload();
   }
   return message;
@@ -266,8 +290,8 @@ bool Connection::Impl::IsQuiet() {
 }
 
 absl::Status Connection::Impl::Send(const CallContext& ctx, const HttpRequest& request) {
-  http::request<http::span_body<const char>> message = BuildMessage(request, destination_);
-  http::request_serializer<http::span_body<const char>> serializer(message);
+  http::request<PiecesBody> message = BuildMessage(request, destination_);
+  http::request_serializer<PiecesBody> serializer(message);
   Window window{.since = ctx.clock->Uptime()};
   while (!serializer.is_done()) {
     RETURN_IF_ERROR(Await(ctx, "send", [&](auto handler) {
@@ -287,8 +311,11 @@ absl::StatusOr<HttpResponse> Connection::Impl::ReadAnswer(
   HttpResponse response;
   response.status = static_cast<int>(parser.get().result_int());
   for (const auto& field : parser.get()) {
-    response.headers[absl::AsciiStrToLower(absl::string_view(
-        field.name_string().data(), field.name_string().size()))] = std::string(field.value());
+    const std::string name = absl::AsciiStrToLower(
+        absl::string_view(field.name_string().data(), field.name_string().size()));
+    std::string& value = response.headers[name];
+    const bool is_list = name == "x-goog-hash" && !value.empty();
+    value = absl::StrCat(is_list ? value : "", is_list ? "," : "", std::string(field.value()));
   }
   const bool streams = sink != nullptr && response.status == 200;
   if (!streams && !parser.is_done()) {

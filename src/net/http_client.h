@@ -50,16 +50,18 @@ struct HttpRequest {
   Url url;
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  // Sent instead of `body` when not empty; borrowed until the call returns. For bodies that are too
-  // large to be copied.
+  // Sent behind `body`; borrowed until the call returns. For bodies that are too large to be
+  // copied.
   absl::string_view borrowed_body = {};
+  std::string body_end = {};  // sent behind both
   // Takes the place of HttpLimits::body_bytes_max when it is not negative.
   int64_t answer_bytes_max = -1;
 };
 
 struct HttpResponse {
   int status = 0;
-  std::map<std::string, std::string> headers;  // names in lower case; the last of a repeated one
+  // Names in lower case; the last of a repeated one, but all of x-goog-hash with "," between.
+  std::map<std::string, std::string> headers;
   std::string body;
 };
 

@@ -21,7 +21,6 @@ namespace {
 
 constexpr char kAzureVersion[] = "2021-12-02";  // the first that knows the tier Cold
 constexpr char kAzureTime[] = "%a, %d %b %Y %H:%M:%S GMT";
-constexpr char kPacksPrefix[] = "data/";
 constexpr absl::string_view kAzureTiers[] = {"Hot", "Cool", "Cold"};
 // Of the service: 50,000 blocks of at most 4000 MiB. The lower limit is that of Velero's plugin.
 constexpr int64_t kBlockBytesMin = int64_t{1} << 20;

@@ -28,6 +28,23 @@ constexpr int kSameKeysMax = 3;      // requests with keys that were good until 
 constexpr int kCorrectionsMax = 2;
 constexpr absl::Duration kBeforeAnotherRequest = absl::Seconds(1);
 
+std::optional<absl::Time> ReadHttpDate(const std::string& text) {
+  absl::Time time;
+  return absl::ParseTime("%a, %d %b %Y %H:%M:%S GMT", text, &time, nullptr) ? std::optional(time)
+                                                                            : std::nullopt;
+}
+
+// What Retry-After asks for (RFC 9110 §10.2.3): seconds, or a date of the server's own clock.
+absl::Duration ReadRetryAfter(const net::HttpResponse& response) {
+  const std::string text = net::Header(response, "retry-after");
+  if (int32_t seconds = 0; absl::SimpleAtoi(text, &seconds)) {
+    return absl::Seconds(seconds);
+  }
+  const std::optional<absl::Time> until = ReadHttpDate(text);
+  const std::optional<absl::Time> now = ReadHttpDate(net::Header(response, "date"));
+  return until.has_value() && now.has_value() ? *until - *now : absl::ZeroDuration();
+}
+
 // A page for people. Objects are put without a type of their own, and no store calls them that;
 // what a store has to say of a deletion is no HTML.
 bool IsPage(const net::HttpResponse& response, absl::string_view method) {
@@ -38,11 +55,17 @@ bool IsPage(const net::HttpResponse& response, absl::string_view method) {
 }
 
 // Whether an answer to HEAD, which has no body, leaves open what is refused: a token that expired,
-// a timeout, a conflict and a stray signature all look like a refusal for good. An answer to GET
-// says what it is, and Send acts on that.
+// a timeout, a conflict, a stray signature and HEAD itself all look like a refusal for good. An
+// answer to GET says what it is, and Send acts on that.
 bool IsUntold(const net::HttpResponse& response) {
   constexpr int kTold[] = {404, 408, 425, 429};
-  return response.status / 100 == 4 && !absl::c_linear_search(kTold, response.status);
+  return response.status == 501 ||
+         (response.status / 100 == 4 && !absl::c_linear_search(kTold, response.status));
+}
+
+// A size in bytes, as headers have it.
+bool ParseSize(absl::string_view text, int64_t& size_bytes) {
+  return absl::SimpleAtoi(text, &size_bytes) && size_bytes >= 0;
 }
 
 // What HttpClient's errors mean here: NOT_FOUND is a missing host there, but an object here. A
@@ -70,7 +93,8 @@ absl::Status CheckRange(const net::HttpResponse& response, const std::string& ke
     return absl::OkStatus();  // The whole object is what was asked for.
   }
   if (response.status != 206) {
-    return absl::DataLossError(absl::StrCat("get ", key, ": the server does not heed ranges"));
+    return absl::DataLossError(absl::StrCat(
+        "get ", key, ": the server, or a proxy before it, does not heed the header Range"));
   }
   const std::string header = net::Header(response, "content-range");
   const std::string expected = absl::StrCat("bytes ", range.offset_bytes, "-", end_bytes - 1, "/");
@@ -80,7 +104,7 @@ absl::Status CheckRange(const net::HttpResponse& response, const std::string& ke
   // A range that begins inside the object and ends past it is shortened by the server.
   int64_t size_bytes = 0;
   const std::vector<std::string> parts = absl::StrSplit(header, '/');
-  if (absl::SimpleAtoi(parts.back(), &size_bytes) && size_bytes >= 0 && size_bytes < end_bytes) {
+  if (ParseSize(parts.back(), size_bytes) && size_bytes < end_bytes) {
     return ObjectEndsBefore(key, range, size_bytes);
   }
   return absl::DataLossError(absl::StrCat("get ", key, ": the answer is another range"));
@@ -119,6 +143,21 @@ std::string EncodePath(absl::string_view path) {
                        });
 }
 
+absl::Status BucketObjectStore::Failure(const net::HttpResponse& response,
+                                        const BucketCall& call) const {
+  return AskingForPause(Annotate(ReadFailure(response, call), call.what), ReadRetryAfter(response));
+}
+
+void BucketObjectStore::CountFurther(const BucketCall& call) {
+  const bool is_put = call.method == "PUT" || call.method == "POST";
+  meter_.Add(is_put                    ? &StoreUsage::put_requests
+             : call.method == "DELETE" ? &StoreUsage::delete_requests
+             : call.method == "HEAD"   ? &StoreUsage::stat_requests
+             : call.key.empty()        ? &StoreUsage::list_requests
+                                       : &StoreUsage::get_requests,
+             1);
+}
+
 absl::Status BucketObjectStore::CutRoot(absl::string_view what, absl::string_view prefix,
                                         std::string& key) const {
   absl::string_view rest = key;
@@ -151,13 +190,11 @@ absl::Status BucketObjectStore::PassOn(ListPage& found, const PageRequest& page,
 
 // Whether the reason of a refusal could be taken away, so that the request may be sent again.
 bool BucketObjectStore::Correct(const CallContext& ctx, const net::HttpResponse& response,
-                                Refusal refusal) {
-  const absl::Time now = ctx.clock->Now() + absl::Seconds(clock_skew_seconds_.load());
-  absl::Time others;
-  const bool says_time =
-      absl::ParseTime("%a, %d %b %Y %H:%M:%S GMT", net::Header(response, "date"), &others, nullptr);
-  if (refusal == Refusal::kClock && says_time && absl::AbsDuration(others - now) >= kSkewMin) {
-    clock_skew_seconds_ = absl::ToInt64Seconds(others - ctx.clock->Now());
+                                Refusal refusal, absl::Time signed_at) {
+  const std::optional<absl::Time> others = ReadHttpDate(net::Header(response, "date"));
+  if (refusal == Refusal::kClock && others.has_value() &&
+      absl::AbsDuration(*others - signed_at) >= kSkewMin) {
+    clock_skew_seconds_ = absl::ToInt64Seconds(*others - ctx.clock->Now());
     return true;
   }
   if (refusal == Refusal::kExpired) {
@@ -191,10 +228,13 @@ absl::StatusOr<net::HttpResponse> BucketObjectStore::Answer(const CallContext& c
   int same_keys = 0;
   int corrections = 0;
   std::optional<absl::Duration> latest;  // A source may have new ones for ever, all refused.
-  while (true) {
+  for (bool is_first = true;; is_first = false) {
     RETURN_IF_ERROR(ctx.Check());
     const absl::Time time = ctx.clock->Now() + absl::Seconds(clock_skew_seconds_.load());
     ASSIGN_OR_RETURN(const SignedRequest request, Sign(ctx, call, time));
+    if (!is_first) {
+      CountFurther(call);
+    }
     absl::StatusOr<net::HttpResponse> response = http_.Send(ctx, request.http);
     if (absl::IsNotFound(response.status()) && !was_let_in_ &&
         ++looks_for_host < kLooksForHostMax) {
@@ -215,8 +255,8 @@ absl::StatusOr<net::HttpResponse> BucketObjectStore::Answer(const CallContext& c
       ctx.clock->SleepFor(kBeforeAnotherRequest, ctx.stop);
       continue;
     }
-    const bool may_be_corrected = response->status / 100 == 4 && corrections < kCorrectionsMax;
-    if (may_be_corrected && Correct(ctx, *response, refusal)) {
+    const bool may_be_corrected = response->status / 100 <= 4 && corrections < kCorrectionsMax;
+    if (may_be_corrected && (Correct(ctx, *response, refusal, time) || Follow(*response))) {
       ++corrections;
       continue;
     }
@@ -252,6 +292,7 @@ absl::StatusOr<std::string> BucketObjectStore::Get(const CallContext& ctx, const
   if (std::ssize(response->body) > size_bytes_max) {
     return ObjectTooLarge(key, size_bytes_max);
   }
+  RETURN_IF_ERROR(Annotate(CheckWhole(*response), call.what));
   return std::move(response->body);
 }
 
@@ -280,24 +321,44 @@ absl::StatusOr<ObjectInfo> BucketObjectStore::Stat(const CallContext& ctx, const
                         .method = "HEAD",
                         .key = key,
                         .answer_bytes_max = kErrorBytesMax};
-  ASSIGN_OR_RETURN(net::HttpResponse response, Send(ctx, call));
-  if (IsUntold(response)) {
-    const absl::StatusOr<std::string> byte =
-        GetRange(ctx, key, {.offset_bytes = 0, .length_bytes = 1});
-    if (!byte.ok() && !absl::IsOutOfRange(byte.status())) {  // An empty object has no first byte.
-      return byte.status();
-    }
-    ASSIGN_OR_RETURN(response, Send(ctx, call));
+  ASSIGN_OR_RETURN(const net::HttpResponse response, Send(ctx, call));
+  ObjectInfo object{.key = key, .size_bytes = 0};
+  if (IsSuccess(response) &&
+      ParseSize(net::Header(response, "content-length"), object.size_bytes)) {
+    return object;
   }
-  if (!IsSuccess(response)) {
+  if (!IsSuccess(response) && !IsUntold(response)) {
     return Failure(response, call);
   }
-  ObjectInfo object{.key = key, .size_bytes = 0};
-  if (!absl::SimpleAtoi(net::Header(response, "content-length"), &object.size_bytes) ||
-      object.size_bytes < 0) {
-    return absl::DataLossError(absl::StrCat(call.what, ": the answer has no size"));
-  }
+  ASSIGN_OR_RETURN(object.size_bytes, SizeByGet(ctx, key));
   return object;
+}
+
+// The size of an object that HEAD does not tell: the answer to GET has it behind its range.
+absl::StatusOr<int64_t> BucketObjectStore::SizeByGet(const CallContext& ctx,
+                                                     const std::string& key) {
+  const BucketCall call{.what = absl::StrCat("stat ", key),
+                        .method = "GET",
+                        .key = key,
+                        .query = DownloadQuery(),
+                        .headers = {{"range", "bytes=0-0"}},
+                        .answer_bytes_max = kErrorBytesMax};
+  CountFurther(call);
+  ASSIGN_OR_RETURN(const net::HttpResponse response, Send(ctx, call));
+  if (!IsSuccess(response)) {
+    const absl::Status status = Failure(response, call);
+    // An empty object has no first byte.
+    return absl::IsOutOfRange(status) ? absl::StatusOr<int64_t>(0) : status;
+  }
+  if (response.status == 200) {
+    return std::ssize(response.body);
+  }
+  const std::vector<std::string> parts =
+      absl::StrSplit(net::Header(response, "content-range"), '/');
+  int64_t size_bytes = 0;
+  return ParseSize(parts.back(), size_bytes)
+             ? absl::StatusOr<int64_t>(size_bytes)
+             : absl::DataLossError(absl::StrCat(call.what, ": no answer has the size"));
 }
 
 absl::Status BucketObjectStore::ListPages(const CallContext& ctx, PageRequest page,
@@ -306,9 +367,11 @@ absl::Status BucketObjectStore::ListPages(const CallContext& ctx, PageRequest pa
   const std::string what = absl::StrCat("list ", page.prefix);
   int64_t empty_pages = 0;
   for (int64_t pages = 0; pages < kListPagesMax; ++pages) {
-    meter_.Add(&StoreUsage::list_requests, pages > 0 ? 1 : 0);
     BucketCall call = PageCall(page);
     call.what = what;
+    if (pages > 0) {
+      CountFurther(call);
+    }
     ASSIGN_OR_RETURN(const net::HttpResponse response, Send(ctx, call));
     if (!IsSuccess(response)) {
       return Failure(response, call);

@@ -20,6 +20,9 @@ inline constexpr absl::Duration kNewCredentialsTimeMax = absl::Minutes(3);
 
 inline constexpr int64_t kErrorBytesMax = int64_t{64} << 10;  // of an answer that is no object
 
+// What storage classes and tiers are for; what lies elsewhere is small, and read in each run.
+inline constexpr char kPacksPrefix[] = "data/";
+
 // What HttpClient should do for a bucket: bodies of a whole pack, and no waiting for a dead server.
 net::HttpLimits BucketHttpLimits();
 
@@ -31,7 +34,10 @@ struct BucketCall {
   std::string query = {};    // percent-encoded
   HeaderList headers = {};   // of a read: it asks for a part of an object
   bool is_retained = false;  // Asks for the object lock of the options.
+  // Text before and behind the body, where a dialect wants an envelope.
+  std::string body_head = {};
   absl::string_view body = {};
+  std::string body_end = {};
   std::string sha256_hex = {};  // of the body
   int64_t answer_bytes_max = 0;
 };
@@ -45,11 +51,10 @@ struct BucketCall {
 // it refuses credentials after it had let us in, they are waited for to be exchanged where they
 // lie, for at most kNewCredentialsTimeMax: who rotates keys does not do it everywhere at once. A
 // refused signature is made again with the same keys first, and a host that is not found is looked
-// for a few times; once it had let us in, that it is not found is UNAVAILABLE. Redirects are not
-// followed.
+// for a few times; once it had let us in, that it is not found is UNAVAILABLE. A redirect is
+// followed where the dialect knows how.
 //
-// Borrows `http`, `credentials` and `meter`, which is told of the pages of a listing after the
-// first.
+// Borrows `http`, `credentials` and `meter`, which is told of every request after a call's first.
 class BucketObjectStore : public ObjectStore {
  public:
   absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
@@ -97,6 +102,8 @@ class BucketObjectStore : public ObjectStore {
   virtual absl::StatusOr<SignedRequest> Sign(const CallContext& ctx, const BucketCall& call,
                                              absl::Time time) = 0;
   virtual Refusal ReadRefusal(const net::HttpResponse& response) const = 0;
+  // Whether a refusal (3xx, 4xx) said where the bucket is, and requests go there from now on.
+  virtual bool Follow(const net::HttpResponse& /*response*/) { return false; }
   // The error for an answer that is no success, without `call.what`.
   virtual absl::Status ReadFailure(const net::HttpResponse& response,
                                    const BucketCall& call) const = 0;
@@ -106,14 +113,19 @@ class BucketObjectStore : public ObjectStore {
   virtual absl::StatusOr<ListPage> ParsePage(const std::string& body) const = 0;
   // What a GET of an object's bytes asks for.
   virtual std::string DownloadQuery() const { return ""; }
+  // DATA_LOSS when the bytes of a whole object are others than the answer promises.
+  virtual absl::Status CheckWhole(const net::HttpResponse& /*response*/) const {
+    return absl::OkStatus();
+  }
 
   // Any answer that is neither a wrong clock nor refused credentials, when that could be helped.
   absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const BucketCall& call) {
     return Annotate(Answer(ctx, call), call.what);
   }
-  absl::Status Failure(const net::HttpResponse& response, const BucketCall& call) const {
-    return Annotate(ReadFailure(response, call), call.what);
-  }
+  // ReadFailure(), with the pause that the server requests by Retry-After.
+  absl::Status Failure(const net::HttpResponse& response, const BucketCall& call) const;
+  // Tells the meter of a request that its call needs besides its first.
+  void CountFurther(const BucketCall& call);
   // Takes off a key what stands before it in the bucket.
   absl::Status CutRoot(absl::string_view what, absl::string_view prefix, std::string& key) const;
 
@@ -124,8 +136,10 @@ class BucketObjectStore : public ObjectStore {
   absl::Status ListPages(const CallContext& ctx, PageRequest page, ObjectSink sink);
   absl::Status PassOn(ListPage& found, const PageRequest& page, absl::string_view what,
                       ObjectSink sink) const;
+  absl::StatusOr<int64_t> SizeByGet(const CallContext& ctx, const std::string& key);
   absl::StatusOr<net::HttpResponse> Answer(const CallContext& ctx, const BucketCall& call);
-  bool Correct(const CallContext& ctx, const net::HttpResponse& response, Refusal refusal);
+  bool Correct(const CallContext& ctx, const net::HttpResponse& response, Refusal refusal,
+               absl::Time signed_at);
   bool AwaitOthers(const CallContext& ctx, const BucketCall& call, const Secret& refused,
                    absl::Duration latest);
 

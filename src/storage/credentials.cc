@@ -165,18 +165,24 @@ absl::StatusOr<Credentials> CredentialsChain::LoadPlain(const CallContext& ctx) 
 }
 
 absl::StatusOr<Credentials> CredentialsChain::Load(const CallContext& ctx) {
+  const auto from = [](absl::StatusOr<Credentials> loaded, absl::string_view source) {
+    if (loaded.ok() && loaded->source.empty()) {
+      loaded->source = std::string(source);
+    }
+    return loaded;
+  };
   if (HasFixedKeys()) {
-    return environment_.keys;
+    return from(environment_.keys, "the environment (AWS_ACCESS_KEY_ID)");
   }
   if (!environment_.role_arn.empty() && !environment_.web_identity_token_file.empty()) {
-    return AssumeRole(ctx);
+    return from(AssumeRole(ctx), absl::StrCat("web identity, role ", environment_.role_arn));
   }
   ASSIGN_OR_RETURN(std::optional<Credentials> shared, ReadSharedFiles(ctx));
   if (shared.has_value()) {
     return *std::move(shared);
   }
   if (!environment_.container_path.empty() || !environment_.container_url.empty()) {
-    return AskContainer(ctx);
+    return from(AskContainer(ctx), "the container's endpoint of credentials");
   }
   constexpr char kNone[] =
       "none found in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), by web identity, "
@@ -203,6 +209,7 @@ absl::StatusOr<std::optional<Credentials>> CredentialsChain::ReadSharedFiles(
     if (text.has_value()) {
       ASSIGN_OR_RETURN(SharedProfile found, ParseSharedCredentials(*text, profile));
       if (found.credentials.has_value()) {
+        found.credentials->source = absl::StrCat(path, ", profile \"", profile, "\"");
         return std::move(found.credentials);
       }
       is_there = is_there || found.is_there;
@@ -348,7 +355,9 @@ absl::StatusOr<Credentials> CredentialsChain::AskInstance(const CallContext& ctx
   }
   ASSIGN_OR_RETURN(const std::string text,
                    AskMetadata(ctx, kMetadataRolesPath + net::PercentEncode(names.front()), token));
-  return ParseJsonCredentials(text, "instance metadata");
+  ASSIGN_OR_RETURN(Credentials of_role, ParseJsonCredentials(text, "instance metadata"));
+  of_role.source = absl::StrCat("the instance's role ", absl::CHexEscape(names.front()));
+  return of_role;
 }
 
 }  // namespace csidelta::storage

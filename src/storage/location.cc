@@ -227,6 +227,15 @@ class Stack : public OpenedStore {
     credentials_ = std::move(credentials);
   }
 
+  void UseGoogle(GoogleOptions options) {
+    MakeClients();
+    auto credentials = std::make_unique<GoogleCredentials>(
+        settings_.google_environment, options.service_account, *sts_, *metadata_);
+    Decorate(std::make_unique<GoogleObjectStore>(std::move(options), *http_, *credentials, meter_),
+             settings_.retry);
+    credentials_ = std::move(credentials);
+  }
+
   ObjectStore& store() override { return *stores_.back(); }
   const StoreMeter& meter() const override { return meter_; }
 
@@ -310,8 +319,12 @@ absl::StatusOr<std::unique_ptr<OpenedStore>> OpenStore(const Location& location,
   } else if (location.kind == Location::Kind::kAzure) {
     ASSIGN_OR_RETURN(AzureOptions options, MakeAzureOptions(location, settings));
     stack->UseAzure(std::move(options));
-  } else if (location.kind != Location::Kind::kS3) {
-    return absl::UnimplementedError("this kind of bucket cannot be opened yet");
+  } else if (location.kind == Location::Kind::kGoogle) {
+    GoogleOptions options = settings.google;
+    options.bucket = location.bucket;
+    options.prefix = location.prefix;
+    RETURN_IF_ERROR(CompleteGoogleOptions(settings.google_environment.emulator_host, options));
+    stack->UseGoogle(std::move(options));
   } else {
     ASSIGN_OR_RETURN(S3Options options, MakeS3Options(location, settings));
     stack->UseS3(std::move(options));

@@ -11,6 +11,7 @@
 #include "net/url.h"
 #include "storage/azure_object_store.h"
 #include "storage/credentials.h"
+#include "storage/google_object_store.h"
 #include "storage/limited_object_store.h"
 #include "storage/metered_object_store.h"
 #include "storage/object_store.h"
@@ -48,7 +49,9 @@ struct StoreSettings {
   // The request options of S3Options; its place is the Location's, its region and style are set by
   // what follows.
   S3Options s3;
-  std::string region;  // "": the environment's, else that in an AWS host name, else us-east-1
+  GoogleEnvironment google_environment;
+  GoogleOptions google;  // The same of a bucket of Google.
+  std::string region;    // "": the environment's, else that in an AWS host name, else us-east-1
   BucketStyle style = BucketStyle::kAuto;  // kAuto: virtual hosts for AWS, paths for all others
   AzureEnvironment azure_environment;
   AzureOptions azure;  // its container and prefix are the Location's

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
@@ -17,6 +18,8 @@ namespace {
 constexpr StatusMark kTooLarge("csi-delta/object-too-large");
 constexpr StatusMark kFull("csi-delta/store-full");
 constexpr StatusMark kRetained("csi-delta/retained");
+constexpr StatusMark kArchived("csi-delta/archived");
+constexpr char kPause[] = "csi-delta/requested-pause";  // its payload: seconds
 constexpr std::size_t kSha256HexBytes = 64;
 
 bool IsKeyByte(char c) {
@@ -110,6 +113,24 @@ bool IsFull(const absl::Status& status) { return kFull.IsOn(status); }
 absl::Status AsRetained(absl::Status status) { return kRetained.On(std::move(status)); }
 
 bool IsRetained(const absl::Status& status) { return kRetained.IsOn(status); }
+
+absl::Status AsArchived(absl::Status status) { return kArchived.On(std::move(status)); }
+
+bool IsArchived(const absl::Status& status) { return kArchived.IsOn(status); }
+
+absl::Status AskingForPause(absl::Status status, absl::Duration pause) {
+  if (!status.ok() && pause > absl::ZeroDuration()) {
+    status.SetPayload(kPause, absl::Cord(absl::StrCat(absl::ToInt64Seconds(pause))));
+  }
+  return status;
+}
+
+absl::Duration RequestedPause(const absl::Status& status) {
+  int64_t seconds = 0;
+  const bool is_marked =
+      absl::SimpleAtoi(std::string(status.GetPayload(kPause).value_or(absl::Cord())), &seconds);
+  return is_marked ? absl::Seconds(seconds) : absl::ZeroDuration();
+}
 
 bool MayHeal(const absl::Status& status) {
   return IsRetryable(status) && !IsObjectTooLarge(status);

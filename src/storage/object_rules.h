@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "storage/object_store.h"
 
 namespace csidelta::storage {
@@ -45,6 +46,16 @@ bool IsFull(const absl::Status& status);
 // delete is missing. Trying again soon changes nothing.
 absl::Status AsRetained(absl::Status status);
 bool IsRetained(const absl::Status& status);
+
+// Marks a status that says that an object cannot be read until the place has restored it from an
+// archive.
+absl::Status AsArchived(absl::Status status);
+bool IsArchived(const absl::Status& status);
+
+// Marks a status with how long the place asks not to be asked again; a pause that is not positive
+// marks nothing. Zero is the pause of a status without the mark.
+absl::Status AskingForPause(absl::Status status, absl::Duration pause);
+absl::Duration RequestedPause(const absl::Status& status);
 
 // Whether the same call may succeed when made again: IsRetryable(), without what ObjectTooLarge()
 // says.

@@ -20,6 +20,7 @@ struct ObjectInfo {
   // When it was written, by the store's own clock; of List() only, and only where the store says
   // so.
   absl::Time modified_at = absl::InfinitePast();
+  bool is_archived = false;  // of an archive class, as a listing says
 };
 
 struct ByteRange {

@@ -1,5 +1,6 @@
 #include "storage/retrying_object_store.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -13,6 +14,7 @@ namespace csidelta::storage {
 namespace {
 
 constexpr absl::Duration kNoLimit = absl::InfiniteDuration();
+constexpr absl::Duration kRequestedPauseMax = absl::Minutes(2);
 constexpr int kFullAttemptsMax = 3;  // of a place without room
 // Of a listing that is longer only the last key is remembered, as long as keys ascend. S3's do, but
 // for directory buckets, whose order shows long before.
@@ -54,7 +56,8 @@ absl::Status RetryingObjectStore::RetryUntilDone(
       return status;
     }
     last = std::move(status);
-    const absl::Duration delay = backoff.NextDelay();
+    const absl::Duration delay =
+        std::max(backoff.NextDelay(), std::min(RequestedPause(last), kRequestedPauseMax));
     if (delay >= limited.TimeLeft()) {
       return last;
     }

@@ -27,7 +27,8 @@ struct RetryOptions {
   std::function<void(const absl::Status&)> on_wait = nullptr;
 };
 
-// Makes a call to `inner` again while MayHeal() says so, with growing, jittered delays, until it is
+// Makes a call to `inner` again while MayHeal() says so, with growing, jittered delays, or with the
+// longer ones that the place requests (RequestedPause(), at most two minutes each), until it is
 // answered otherwise or the attempts or the time are used up; then the last answer of `inner` is
 // the caller's. Every call of ObjectStore may be repeated, with two cares:
 //   - Put() with if_absent: an attempt that seemed to fail may have stored the object. When a later

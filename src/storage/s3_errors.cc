@@ -23,7 +23,6 @@ const std::map<absl::string_view, absl::StatusCode>& CodesByName() {
       {"NoSuchKey", Code::kNotFound},
       {"InvalidAccessKeyId", Code::kUnauthenticated},
       {"XAdminUserNotFound", Code::kUnauthenticated},  // versitygw, with 404
-      {"InvalidObjectState", Code::kFailedPrecondition},
       {"SignatureDoesNotMatch", Code::kUnauthenticated},
       {"ExpiredToken", Code::kUnauthenticated},
       {"ExpiredTokenException", Code::kUnauthenticated},
@@ -39,17 +38,21 @@ const std::map<absl::string_view, absl::StatusCode>& CodesByName() {
       {"ConditionalRequestConflict", Code::kUnavailable},
       {"InternalError", Code::kUnavailable},
       {"ServiceUnavailable", Code::kUnavailable},
-      {"SlowDown", Code::kResourceExhausted},
-      {"Throttling", Code::kResourceExhausted},
-      {"ThrottlingException", Code::kResourceExhausted},
-      {"TooManyRequests", Code::kResourceExhausted},
-      {"RequestLimitExceeded", Code::kResourceExhausted},
       {"BadDigest", Code::kDataLoss},
       {"InvalidDigest", Code::kDataLoss},
       {"XAmzContentSHA256Mismatch", Code::kDataLoss},
       {"XAmzContentChecksumMismatch", Code::kDataLoss},
   };
   return *codes;
+}
+
+// Whether requests come too fast, by parts of the names that botocore takes for that. KMS puts its
+// own name before them.
+bool ReportsThrottled(absl::string_view code) {
+  constexpr absl::string_view kParts[] = {"SlowDown", "Throttl", "TooManyRequests", "LimitExceeded",
+                                          "PriorRequestNotComplete"};
+  return std::any_of(std::begin(kParts), std::end(kParts),
+                     [code](absl::string_view part) { return absl::StrContains(code, part); });
 }
 
 // Whether there is no room: of a disk, of what was bought, or of what an administrator allows.
@@ -146,13 +149,17 @@ absl::Status S3Status(const net::HttpResponse& response, const S3Error& error,
     absl::StrAppend(&text, "; make the bucket, or correct its name");
   }
   if (error.code == "InvalidObjectState") {
-    absl::StrAppend(&text,
-                    "; the object is archived, by a lifecycle rule of the bucket, say: restore all "
-                    "archived objects below data/ as docs/limits.md shows, then try again");
+    return AsArchived(absl::FailedPreconditionError(absl::StrCat(
+        text,
+        "; the object is archived, by a lifecycle rule of the bucket, say: restore all archived "
+        "objects below data/ as docs/limits.md shows, then try again")));
   }
   if (ReportsFull(response.status, error.code)) {
     return AsFull(absl::ResourceExhaustedError(absl::StrCat(
         "the bucket is full, or its quota is used up: ", text, "; make room, or raise the quota")));
+  }
+  if (ReportsThrottled(error.code)) {
+    return absl::ResourceExhaustedError(text);
   }
   const auto named = CodesByName().find(error.code);
   absl::Status status(named != CodesByName().end() ? named->second : CodeOfStatus(response.status),

@@ -5,12 +5,12 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/crypto.h"
 #include "base/rfc3339.h"
@@ -24,8 +24,29 @@ namespace {
 constexpr char kEmptySha256[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 constexpr char kChecksumHeader[] = "x-amz-checksum-sha256";
 
+constexpr absl::string_view kGlobalHost = "s3.amazonaws.com";
+constexpr absl::string_view kAwsDomain = ".amazonaws.com";
+
 std::string Base64OfHex(const std::string& hex) {
   return absl::Base64Escape(absl::HexStringToBytes(hex));
+}
+
+// Whether a server's word may become a part of a host's name.
+bool IsRegion(absl::string_view text) {
+  constexpr std::size_t kBytesMax = 63;  // of a label of DNS
+  return !text.empty() && text.size() <= kBytesMax && text.front() != '-' && text.back() != '-' &&
+         absl::c_all_of(text, [](char c) {
+           return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+                  absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '-';
+         });
+}
+
+// The status, its marks included, with more behind its message.
+absl::Status WithMore(const absl::Status& status, absl::string_view more) {
+  absl::Status longer(status.code(), absl::StrCat(status.message(), more));
+  status.ForEachPayload(
+      [&](absl::string_view name, const absl::Cord& payload) { longer.SetPayload(name, payload); });
+  return longer;
 }
 
 }  // namespace
@@ -34,20 +55,28 @@ S3ObjectStore::S3ObjectStore(S3Options options, net::HttpClient& http,
                              CredentialsProvider& credentials, StoreMeter& meter)
     : BucketObjectStore(options.prefix, http, credentials, meter),
       options_(std::move(options)),
-      credentials_(credentials) {}
+      credentials_(credentials),
+      checksum_refused_(!options_.sends_checksum),
+      way_{.endpoint = options_.endpoint, .region = options_.region} {}
 
-std::string S3ObjectStore::Describe() const {
-  return absl::StrCat("s3:", options_.endpoint.scheme, "://", options_.endpoint.HostHeader(), "/",
-                      options_.bucket, prefix().empty() ? "" : "/",
-                      absl::StripSuffix(prefix(), "/"));
+std::string S3ObjectStore::Describe() const { return LocationAt(options_.endpoint); }
+
+std::string S3ObjectStore::LocationAt(const net::Url& endpoint) const {
+  return absl::StrCat("s3:", endpoint.scheme, "://", endpoint.HostHeader(), "/", options_.bucket,
+                      prefix().empty() ? "" : "/", absl::StripSuffix(prefix(), "/"));
 }
 
 absl::StatusOr<BucketObjectStore::SignedRequest> S3ObjectStore::Sign(const CallContext& ctx,
                                                                      const BucketCall& call,
                                                                      absl::Time time) {
   ASSIGN_OR_RETURN(const Credentials credentials, credentials_.Get(ctx));
+  const Way way = [&] {
+    const MutexLock lock(mutex_);
+    way_.keys_from = credentials.source;
+    return way_;
+  }();
   net::HttpRequest request{.method = call.method,
-                           .url = options_.endpoint,
+                           .url = way.endpoint,
                            .headers = call.headers,
                            .body = "",
                            .borrowed_body = call.body,
@@ -56,7 +85,7 @@ absl::StatusOr<BucketObjectStore::SignedRequest> S3ObjectStore::Sign(const CallC
   if (options_.path_style) {
     path = absl::StrCat(net::PercentEncode(options_.bucket), "/", path);
   } else {
-    request.url.host = absl::StrCat(options_.bucket, ".", options_.endpoint.host);
+    request.url.host = absl::StrCat(options_.bucket, ".", way.endpoint.host);
   }
   request.url.target = absl::StrCat("/", path, call.query.empty() ? "" : "?", call.query);
   RequestToSign to_sign{.method = call.method,
@@ -71,8 +100,8 @@ absl::StatusOr<BucketObjectStore::SignedRequest> S3ObjectStore::Sign(const CallC
   }
   to_sign.headers = request.headers;
   to_sign.headers.emplace_back("host", request.url.HostHeader());
-  for (auto& header : SignRequest(to_sign, credentials,
-                                  {.time = time, .region = options_.region, .service = "s3"})) {
+  for (auto& header :
+       SignRequest(to_sign, credentials, {.time = time, .region = way.region, .service = "s3"})) {
     request.headers.push_back(std::move(header));
   }
   return SignedRequest{.http = std::move(request),
@@ -99,34 +128,84 @@ BucketObjectStore::Refusal S3ObjectStore::ReadRefusal(const net::HttpResponse& r
 absl::Status S3ObjectStore::ReadFailure(const net::HttpResponse& response,
                                         const BucketCall& /*call*/) const {
   const S3Error error = ReadS3Error(response);
-  absl::Status status =
-      Annotate(S3Status(response, error, options_.region),
-               absl::StrCat("bucket ", options_.bucket, " at ", options_.endpoint.HostHeader()));
+  const Way now = way();
+  const absl::Status status =
+      Annotate(S3Status(response, error, now.region),
+               absl::StrCat("bucket ", options_.bucket, " at ", now.endpoint.HostHeader()));
+  std::string more = WhereItLeads(response);
   if (was_let_in() && error.code == "SignatureDoesNotMatch") {
-    status = {status.code(),
-              absl::StrCat(status.message(),
-                           "; the same place accepted earlier requests, so the keys were changed, "
-                           "or a proxy on the way changes requests")};
+    more =
+        "; the same place accepted earlier requests, so the keys were changed, or a proxy on the "
+        "way changes requests";
   }
-  return status;
+  if ((absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status)) &&
+      !now.keys_from.empty()) {
+    absl::StrAppend(&more, "; the keys came from ", now.keys_from);
+  }
+  return WithMore(status, more);
+}
+
+// As botocore's S3RegionRedirectorv2 does: once, when an answer names the region. But the host
+// stays the one that the user gave, with the name of another region in it.
+bool S3ObjectStore::Follow(const net::HttpResponse& response) {
+  const S3Error error = ReadS3Error(response);
+  const bool is_redirect = response.status / 100 == 3;
+  if (!IsRegion(error.region) || (!is_redirect && response.status != 400)) {
+    return false;
+  }
+  const MutexLock lock(mutex_);
+  if (way_.is_moved || way_.region == error.region) {
+    return way_.is_moved && way_.region == error.region;  // Another request has moved.
+  }
+  std::string host =
+      options_.endpoint.host == kGlobalHost
+          ? absl::StrCat("s3.", error.region, kAwsDomain)
+          : absl::StrReplaceAll(options_.endpoint.host, {{absl::StrCat(".", way_.region, "."),
+                                                          absl::StrCat(".", error.region, ".")}});
+  if (is_redirect && host == options_.endpoint.host) {
+    return false;  // It would answer the same again.
+  }
+  way_.endpoint.host = std::move(host);
+  way_.region = error.region;
+  way_.is_moved = true;
+  return true;
+}
+
+// Of a redirect that is not followed: the place that it leads to, as a repository there is written.
+std::string S3ObjectStore::WhereItLeads(const net::HttpResponse& response) const {
+  const std::string text = net::Header(response, "location");
+  absl::StatusOr<net::Url> place = net::ParseUrl(absl::string_view(text).substr(0, text.find('?')));
+  if (response.status / 100 != 3 || !place.ok()) {
+    return "";
+  }
+  place->host = std::string(absl::StripPrefix(place->host, absl::StrCat(options_.bucket, ".")));
+  return absl::StrCat("; it leads to ", place->scheme, "://", place->HostHeader(),
+                      ": if the bucket is there, write ", LocationAt(*place));
 }
 
 BucketCall S3ObjectStore::PageCall(const PageRequest& page) const {
-  std::string query =
-      absl::StrCat(page.is_deep ? "" : "delimiter=%2F&",
-                   "encoding-type=url&list-type=2&max-keys=", options_.page_objects_max,
+  std::string query = absl::StrCat(page.is_deep ? "" : "delimiter=%2F&", "encoding-type=url");
+  const std::string after =
+      page.token.empty() && !page.after.empty() ? absl::StrCat(prefix(), page.after) : page.token;
+  const std::string rest =
+      absl::StrCat("max-keys=", options_.page_objects_max,
                    "&prefix=", net::PercentEncode(absl::StrCat(prefix(), page.prefix)));
-  if (!page.token.empty()) {
-    absl::StrAppend(&query, "&continuation-token=", net::PercentEncode(page.token));
-  } else if (!page.after.empty()) {
-    absl::StrAppend(&query,
-                    "&start-after=", net::PercentEncode(absl::StrCat(prefix(), page.after)));
+  if (lists_by_marker_) {
+    absl::StrAppend(&query, after.empty() ? "" : "&marker=", net::PercentEncode(after), "&", rest);
+  } else {
+    absl::StrAppend(&query, "&list-type=2&", rest,
+                    after.empty()        ? ""
+                    : page.token.empty() ? "&start-after="
+                                         : "&continuation-token=",
+                    net::PercentEncode(after));
   }
   return {.what = "", .method = "GET", .query = std::move(query), .answer_bytes_max = kXmlBytesMax};
 }
 
 absl::StatusOr<ListPage> S3ObjectStore::ParsePage(const std::string& body) const {
-  return ParseListPage(body);
+  ASSIGN_OR_RETURN(ListPage page, ParseListPage(body));
+  lists_by_marker_ = lists_by_marker_ || page.is_by_marker;
+  return page;
 }
 
 bool S3ObjectStore::IsRetained(const std::string& key) const {
@@ -137,8 +216,15 @@ bool S3ObjectStore::IsRetained(const std::string& key) const {
 
 absl::StatusOr<net::HttpResponse> S3ObjectStore::SendWithChecksum(const CallContext& ctx,
                                                                   BucketCall call) {
-  if (checksum_refused_) {
+  const auto send_md5 = [&] {
+    const std::string md5 = Md5(call.body);
+    if (!md5.empty()) {
+      call.headers.emplace_back("content-md5", absl::Base64Escape(md5));
+    }
     return Send(ctx, call);
+  };
+  if (checksum_refused_) {
+    return send_md5();
   }
   call.headers.emplace_back(kChecksumHeader, Base64OfHex(call.sha256_hex));
   ASSIGN_OR_RETURN(net::HttpResponse response, Send(ctx, call));
@@ -148,10 +234,11 @@ absl::StatusOr<net::HttpResponse> S3ObjectStore::SendWithChecksum(const CallCont
   }
   checksum_refused_ = true;
   call.headers.pop_back();
-  return Send(ctx, call);
+  CountFurther(call);
+  return send_md5();
 }
 
-HeaderList S3ObjectStore::PutHeaders(const PutOptions& options) const {
+HeaderList S3ObjectStore::PutHeaders(const std::string& key, const PutOptions& options) const {
   HeaderList headers;
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) {
@@ -159,7 +246,7 @@ HeaderList S3ObjectStore::PutHeaders(const PutOptions& options) const {
     }
   };
   add("if-none-match", options.if_absent ? "*" : "");
-  add("x-amz-storage-class", options_.storage_class);
+  add("x-amz-storage-class", absl::StartsWith(key, kPacksPrefix) ? options_.storage_class : "");
   add("x-amz-server-side-encryption", options_.server_side_encryption);
   add("x-amz-server-side-encryption-aws-kms-key-id", options_.kms_key_id);
   add("x-amz-tagging", options_.tagging);
@@ -176,7 +263,7 @@ absl::Status S3ObjectStore::Put(const CallContext& ctx, const std::string& key,
   const BucketCall call{.what = absl::StrCat("put ", key),
                         .method = "PUT",
                         .key = key,
-                        .headers = PutHeaders(known),
+                        .headers = PutHeaders(key, known),
                         .is_retained = IsRetained(key),
                         .body = bytes,
                         .sha256_hex = known.sha256_hex,
@@ -185,8 +272,7 @@ absl::Status S3ObjectStore::Put(const CallContext& ctx, const std::string& key,
   if (IsSuccess(response)) {
     const std::string stored = net::Header(response, kChecksumHeader);
     if (stored.empty() && net::Header(response, "etag").empty()) {
-      return absl::UnavailableError(absl::StrCat(
-          call.what, ": the answer does not name what was stored, as that of a store does"));
+      return Annotate(ProveStored(ctx, key, bytes), call.what);
     }
     return stored.empty() || stored == Base64OfHex(known.sha256_hex)
                ? absl::OkStatus()
@@ -204,6 +290,68 @@ absl::Status S3ObjectStore::Put(const CallContext& ctx, const std::string& key,
              ? absl::UnimplementedError(absl::StrCat(
                    call.what, " if absent", absl::StripPrefix(status.message(), call.what)))
              : status;
+}
+
+absl::Status S3ObjectStore::ProveStored(const CallContext& ctx, const std::string& key,
+                                        absl::string_view bytes) {
+  CountFurther({.what = "", .method = "HEAD", .key = key});
+  absl::StatusOr<ObjectInfo> object = Stat(ctx, key);
+  bool is_there = object.ok() && object->size_bytes == std::ssize(bytes);
+  // A small one may replace another of its size; a pack has its hash as key.
+  if (is_there && std::ssize(bytes) <= kErrorBytesMax) {
+    CountFurther({.what = "", .method = "GET", .key = key});
+    ASSIGN_OR_RETURN(const std::string stored, Get(ctx, key, kErrorBytesMax));
+    is_there = stored == bytes;
+  }
+  if (is_there || (!object.ok() && !absl::IsNotFound(object.status()))) {
+    return object.status();
+  }
+  return absl::UnavailableError(
+      "the answer does not name what was stored, as that of a store does, and it is not there");
+}
+
+absl::StatusOr<std::string> S3ObjectStore::Get(const CallContext& ctx, const std::string& key,
+                                               int64_t size_bytes_max) {
+  absl::StatusOr<std::string> bytes = BucketObjectStore::Get(ctx, key, size_bytes_max);
+  if (IsArchived(bytes.status())) {
+    return CountArchived(ctx, bytes.status());
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::string> S3ObjectStore::GetRange(const CallContext& ctx, const std::string& key,
+                                                    ByteRange range) {
+  absl::StatusOr<std::string> bytes = BucketObjectStore::GetRange(ctx, key, range);
+  if (IsArchived(bytes.status())) {
+    return CountArchived(ctx, bytes.status());
+  }
+  return bytes;
+}
+
+// Counted once for each store: a listing of a large repository takes its time.
+absl::Status S3ObjectStore::CountArchived(const CallContext& ctx, absl::Status status) {
+  {
+    const MutexLock lock(mutex_);
+    if (!archived_.empty()) {
+      return WithMore(status, archived_);
+    }
+  }
+  int64_t packs = 0;
+  int64_t archived = 0;
+  CountFurther(PageCall({.prefix = kPacksPrefix}));
+  const absl::Status listed = List(ctx, kPacksPrefix, [&](const ObjectInfo& object) {
+    ++packs;
+    archived += object.is_archived ? 1 : 0;
+    return absl::OkStatus();
+  });
+  // What another tier of a class has archived (INTELLIGENT_TIERING) no listing shows.
+  std::string found =
+      !listed.ok() || archived == 0
+          ? "; a listing does not tell how many packs are archived"
+          : absl::StrCat("; ", archived, " of ", packs, " packs are of an archive class");
+  const MutexLock lock(mutex_);
+  archived_ = std::move(found);
+  return WithMore(status, archived_);
 }
 
 absl::Status S3ObjectStore::Delete(const CallContext& ctx, const std::string& key) {
@@ -302,7 +450,7 @@ absl::StatusOr<VersionPage> S3ObjectStore::ListVersions(const CallContext& ctx,
 absl::Status S3ObjectStore::RestoreVersion(const CallContext& ctx, const std::string& key,
                                            const std::string& version) {
   const std::string source = absl::StrCat("/", options_.bucket, "/", options_.prefix, key);
-  HeaderList headers = PutHeaders({});
+  HeaderList headers = PutHeaders(key, {});
   headers.emplace_back(
       "x-amz-copy-source",
       absl::StrCat(EncodePath(source), "?versionId=", net::PercentEncode(version)));

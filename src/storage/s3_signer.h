@@ -17,6 +17,7 @@ struct Credentials {
   Secret secret_access_key;
   Secret session_token;                            // empty unless they are temporary
   absl::Time expires_at = absl::InfiniteFuture();  // not used by the signer
+  std::string source = {};                         // for messages: "the environment (...)"
 };
 
 // A request as it goes over the wire.

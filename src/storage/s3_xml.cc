@@ -149,13 +149,18 @@ absl::StatusOr<ListPage> ParseListPage(absl::string_view xml) {
   ObjectInfo object;
   std::string truncated;
   std::string encoding;
+  std::string next_marker;
   const auto take = [&](absl::string_view path, std::string text) -> absl::Status {
     PickText(path, text,
              {{"Contents/Key", &object.key},
               {"IsTruncated", &truncated},
               {"NextContinuationToken", &page.next_token},
+              {"NextMarker", &next_marker},
               {"EncodingType", &encoding}});
-    if (path == "Contents/Size") {
+    page.is_by_marker = page.is_by_marker || path == "Marker" || path == "NextMarker";
+    if (path == "Contents/StorageClass") {
+      object.is_archived = absl::c_linear_search(kArchiveClasses, text);
+    } else if (path == "Contents/Size") {
       RETURN_IF_ERROR(ReadSize(text, object.size_bytes));
     } else if (path == "Contents/LastModified") {
       object.modified_at = ParseRfc3339(text).value_or(absl::InfinitePast());
@@ -172,17 +177,25 @@ absl::StatusOr<ListPage> ParseListPage(absl::string_view xml) {
         truncated.empty() ? "a page of a listing does not say whether it is the last"
                           : "IsTruncated of a listing is neither true nor false");
   }
+  Decode(encoding, next_marker);
+  std::string last;
+  for (ObjectInfo& listed : page.objects) {
+    Decode(encoding, listed.key);
+    last = std::max(last, listed.key);
+  }
+  for (std::string& folder : page.folders) {
+    Decode(encoding, folder);
+    last = std::max(last, folder);
+  }
+  page.is_by_marker = page.is_by_marker && page.next_token.empty() && truncated == "true";
+  if (page.is_by_marker) {
+    page.next_token = next_marker.empty() ? last : next_marker;
+  }
   if (truncated == "true" && page.next_token.empty()) {
     return absl::InvalidArgumentError("a page of a listing does not say where the next begins");
   }
   if (truncated == "false") {
     page.next_token.clear();
-  }
-  for (ObjectInfo& listed : page.objects) {
-    Decode(encoding, listed.key);
-  }
-  for (std::string& folder : page.folders) {
-    Decode(encoding, folder);
   }
   return page;
 }

@@ -39,15 +39,19 @@ absl::Status ReadXmlBelow(absl::string_view root, absl::string_view what, absl::
 void PickText(absl::string_view path, const std::string& text,
               std::initializer_list<std::pair<absl::string_view, std::string*>> places);
 
+// Storage classes of objects that cannot be read until the bucket has restored them.
+inline constexpr absl::string_view kArchiveClasses[] = {"GLACIER", "DEEP_ARCHIVE"};
+
 // Keys as they stand in the bucket, decoded.
 struct ListPage {
   std::vector<ObjectInfo> objects;
   std::vector<std::string> folders;  // with "/" behind; of a listing with a delimiter
   std::string next_token;            // "": this is the last page
+  bool is_by_marker = false;         // The token is a key: the next page begins behind it.
 };
 
-// A ListBucketResult of version 2. A page that is truncated, but does not say where to go on, is an
-// error.
+// A ListBucketResult of version 2, or of version 1, which says its Marker. A page that is
+// truncated, but does not say where to go on, is an error; of version 1, that is its last key.
 absl::StatusOr<ListPage> ParseListPage(absl::string_view xml);
 
 // A ListVersionsResult, ordered as VersionPage says whatever the order of the document. Keys are

@@ -44,6 +44,19 @@ TEST(Sha256Test, ThePublishedVectors) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+// RFC 3720, appendix B.4, and the check value of the catalogue of CRCs.
+TEST(Crc32cTest, ThePublishedVectors) {
+  std::string ascending(32, '\0');
+  for (std::size_t i = 0; i < ascending.size(); ++i) {
+    ascending[i] = static_cast<char>(i);
+  }
+  EXPECT_EQ(Crc32c(""), 0u);
+  EXPECT_EQ(Crc32c("123456789"), 0xE3069283u);
+  EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8A9136AAu);
+  EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62A8AB43u);
+  EXPECT_EQ(Crc32c(ascending), 0x46DD794Eu);
+}
+
 TEST(Sha256Test, TheHasherAgreesWithTheLibrary) {
   for (const std::size_t length : Lengths()) {
     const std::string bytes = Bytes(length, 1);

@@ -24,7 +24,8 @@ TEST(SessionTest, SettingsOfTheBucketReachTheStore) {
   for (const char* option :
        {"s3.region=eu-west-1", "s3.bucket-lookup=dns", "s3.storage-class=STANDARD_IA",
         "s3.sse=aws:kms", "s3.sse-kms-key-id=key", "s3.tagging=a=1&b=2",
-        "s3.object-lock-mode=GOVERNANCE", "s3.object-lock-days=30"}) {
+        "s3.object-lock-mode=GOVERNANCE", "s3.object-lock-days=30", "gs.storage-class=COLDLINE",
+        "gs.kms-key-name=projects/p", "gs.service-account=robot@p", "gs.endpoint=https://a"}) {
     EXPECT_THAT(ApplyStoreOption(option, settings), IsOk()) << option;
   }
   EXPECT_EQ(settings.region, "eu-west-1");
@@ -36,6 +37,10 @@ TEST(SessionTest, SettingsOfTheBucketReachTheStore) {
   EXPECT_EQ(settings.s3.object_lock_mode, "GOVERNANCE");
   EXPECT_EQ(settings.s3.object_lock_duration, absl::Hours(24 * 30));
   EXPECT_THAT(settings.s3.object_lock_exempt_prefixes, testing::ElementsAre("locks/"));
+  EXPECT_EQ(settings.google.storage_class, "COLDLINE");
+  EXPECT_EQ(settings.google.kms_key_name, "projects/p");
+  EXPECT_EQ(settings.google.service_account, "robot@p");
+  EXPECT_EQ(settings.google.endpoint_url, "https://a");
 }
 
 TEST(SessionTest, SettingsOfAStorageAccountReachTheStore) {
@@ -64,6 +69,7 @@ TEST(SessionTest, WrongSettingsSayWhatThereIs) {
   storage::StoreSettings settings;
   const std::pair<const char*, const char*> cases[] = {
       {"s3.regoin=x", "s3.region"},
+      {"gs.class=x", "gs.storage-class, gs.kms-key-name"},
       {"s3.bucket-lookup=host", "auto, dns or path"},
       {"azure.acess-tier=Hot", "--help lists them"},
       {"azure.block-size=1MiB", "a number of bytes"},

@@ -26,6 +26,7 @@ struct ObjectStoreCase {
   // Do conditional puts exclude each other when they come at the same moment? Not on every S3
   // server: one that keeps objects as files may look first and write later.
   bool if_absent_excludes = true;
+  bool if_absent_is_heeded = true;  // else overlooked: such a store cannot be told from others
 };
 inline std::ostream& operator<<(std::ostream& out, const ObjectStoreCase& subject) {
   return out << subject.name;

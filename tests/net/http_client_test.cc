@@ -278,11 +278,13 @@ TEST_F(HttpClientTest, SendsLargeBodiesFromWhereTheyAre) {
     client_.reset();
     Start(
         [&](const ServedRequest& request, ServedConnection& connection) {
-          connection.Send(200, request.body == large ? "same" : "other");
+          connection.Send(200, request.body == "head" + large + "end" ? "same" : "other");
         },
         {.tls = tls});
     HttpRequest request = Request("PUT", "/");
+    request.body = "head";
     request.borrowed_body = large;
+    request.body_end = "end";
     const auto response = client().Send(ctx_, request);
     ASSERT_THAT(response, IsOk());
     EXPECT_EQ(response->body, "same");

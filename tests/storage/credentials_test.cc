@@ -126,6 +126,7 @@ TEST_F(CredentialsTest, TheEnvironmentComesFirst) {
   ASSERT_THAT(credentials, IsOk());
   EXPECT_EQ(credentials->access_key_id, "environment");
   EXPECT_EQ(credentials->session_token, Secret("token"));
+  EXPECT_EQ(credentials->source, "the environment (AWS_ACCESS_KEY_ID)");
   EXPECT_EQ(server_->connection_count(), 0);
 }
 
@@ -140,6 +141,7 @@ TEST_F(CredentialsTest, WebIdentityComesBeforeTheFile) {
   const auto credentials = chain().Get(ctx_);
   ASSERT_THAT(credentials, IsOk());
   EXPECT_EQ(credentials->access_key_id, "role");
+  EXPECT_EQ(credentials->source, "web identity, role arn:aws:iam::1:role/r");
   EXPECT_EQ(body,
             "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=arn%3Aaws%3Aiam%3A%3A1%3A"
             "role%2Fr&RoleSessionName=session&WebIdentityToken=web%2Btoken");
@@ -295,6 +297,8 @@ TEST_F(CredentialsTest, TheFilesProfileIsRead) {
   const auto credentials = chain().Get(ctx_);
   ASSERT_THAT(credentials, IsOk());
   EXPECT_EQ(credentials->access_key_id, "second");
+  EXPECT_EQ(credentials->source,
+            absl::StrCat(environment_.shared_credentials_file, ", profile \"other\""));
 }
 
 TEST_F(CredentialsTest, WithoutAnySourceItSaysWhereItLooked) {
@@ -324,6 +328,7 @@ TEST_F(CredentialsTest, TheInstanceIsAskedWithAToken) {
   ASSERT_THAT(credentials, IsOk());
   EXPECT_EQ(credentials->access_key_id, "id");
   EXPECT_EQ(credentials->session_token, Secret("t"));
+  EXPECT_EQ(credentials->source, "the instance's role node role");
   EXPECT_THAT(
       asked, ElementsAre("PUT /latest/api/token", "GET /latest/meta-data/iam/security-credentials/",
                          "GET /latest/meta-data/iam/security-credentials/node%20role"));

@@ -122,6 +122,22 @@ TEST_F(RetryingObjectStoreTest, DelaysDoubleAndAMinuteIsWaitedForWhateverChanceT
   }
 }
 
+TEST_F(RetryingObjectStoreTest, APauseThatIsRequestedIsKeptUpToABound) {
+  const std::pair<absl::Duration, absl::Duration> pauses[] = {
+      {absl::Seconds(-7), absl::Seconds(0.5)},
+      {absl::Seconds(7), absl::Seconds(7)},
+      {absl::Hours(24), absl::Minutes(2)}};
+  FixedRandom random(0);
+  RetryingObjectStore store(inner_, {}, random, meter_);
+  for (const auto& [requested, kept] : pauses) {
+    inner_.Restart();
+    FailTimes(1, Annotate(AskingForPause(absl::ResourceExhaustedError("429"), requested), "put"));
+    const absl::Time before = clock_.Now();
+    EXPECT_THAT(store.Put(ctx_, "key", "x", {}), IsOk());
+    EXPECT_EQ(clock_.Now() - before, kept);
+  }
+}
+
 TEST_F(RetryingObjectStoreTest, APlaceThatIsFullIsNotWaitedFor) {
   FailTimes(1000, AsFull(absl::ResourceExhaustedError("507")));
   const absl::Time start = clock_.Now();

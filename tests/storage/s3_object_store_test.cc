@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/crypto.h"
 #include "storage/metered_object_store.h"
 #include "storage/object_rules.h"
@@ -50,7 +51,8 @@ class TestCredentials : public CredentialsProvider {
   absl::StatusOr<Credentials> Get(const CallContext&) override {
     return Credentials{.access_key_id = "AKIDTEST",
                        .secret_access_key = Secret(secret_key_),
-                       .session_token = Secret(token_)};
+                       .session_token = Secret(token_),
+                       .source = "the environment"};
   }
   void Forget() override {
     ++forgotten_;
@@ -148,7 +150,8 @@ TEST_F(S3ObjectStoreTest, APutTellsTheHashAndAsksForWhatIsConfigured) {
   }
   EXPECT_THAT(headers.at("data/one"), Contains(Key("x-amz-checksum-sha256")));
   EXPECT_THAT(headers.at("locks/one"), Not(Contains(Key("x-amz-object-lock-mode"))));
-  EXPECT_THAT(headers.at("locks/one"), Contains(Key("x-amz-storage-class")));
+  EXPECT_THAT(headers.at("locks/one"), Not(Contains(Key("x-amz-storage-class"))))
+      << "what is read in each run is no pack";
   EXPECT_THAT(server_->refusals(), IsEmpty());
 }
 
@@ -280,6 +283,19 @@ TEST_F(S3ObjectStoreTest, AnAnswerThatNamesNothingStoredIsNoSuccess) {
   EXPECT_THAT(store_->List(ctx_, "data/", Ignore), StatusIs(absl::StatusCode::kUnavailable));
 }
 
+TEST_F(S3ObjectStoreTest, WhatAnAnswerDoesNotNameIsLookedUp) {
+  FakeS3Options server;
+  server.quirks = {.omits_etag = true};
+  Start(server);
+  EXPECT_THAT(store_->Put(ctx_, "locks/one", "bytes", {}), IsOk());
+  AnswerWith("PUT", 200, "");
+  EXPECT_THAT(store_->Put(ctx_, "locks/one", "other", {}),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("put locks/one")))
+      << "the one before has as many bytes";
+  EXPECT_THAT(store_->Put(ctx_, "locks/two", "bytes", {}),
+              StatusIs(absl::StatusCode::kUnavailable));
+}
+
 TEST_F(S3ObjectStoreTest, APageOfNoTypeIsNoDeletion) {
   Start();
   for (const char* page : {"<!DOCTYPE html><html>back soon</html>", "\n<html>back soon</html>"}) {
@@ -295,7 +311,9 @@ TEST_F(S3ObjectStoreTest, AWrongKeyIsUnauthenticated) {
   server.secret_access_key = "another";
   Start(server);
   EXPECT_THAT(store_->Get(ctx_, "key", 10),
-              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("SignatureDoesNotMatch")));
+              StatusIs(absl::StatusCode::kUnauthenticated,
+                       AllOf(HasSubstr("SignatureDoesNotMatch"),
+                             HasSubstr("the keys came from the environment"))));
   // An answer to HEAD does not say it.
   EXPECT_THAT(store_->Stat(ctx_, "key"),
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("SignatureDoesNotMatch")));
@@ -448,11 +466,31 @@ TEST_F(S3ObjectStoreTest, AClockThatCannotBeCorrectedIsSaid) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("RequestTimeTooSkewed")));
 }
 
-TEST_F(S3ObjectStoreTest, AnotherRegionIsNamed) {
+TEST_F(S3ObjectStoreTest, ABucketOfAnotherRegionIsMovedToOnce) {
+  FakeS3Options server;
+  server.region = "eu-test-1";
+  server.quirks = {.region = support::S3Quirks::Region::kBySignature};
+  Start(server);
+  for (const char* key : {"one", "two"}) {
+    ASSERT_THAT(store_->Put(ctx_, key, "x", {}), IsOk());
+  }
+  EXPECT_THAT(server_->requests(), SizeIs(3)) << "the region is asked for once";
+  AnswerWith("GET", 400, ErrorXml("AuthorizationHeaderMalformed", "<Region>eu-test-2</Region>"));
+  EXPECT_THAT(store_->Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                     HasSubstr("\"eu-test-2\", not \"eu-test-1")));
+  EXPECT_THAT(server_->requests(), SizeIs(4));
+}
+
+TEST_F(S3ObjectStoreTest, ARegionThatIsNoLabelOfAHostIsNotMovedTo) {
   Start();
-  AnswerWith("GET", 400, ErrorXml("AuthorizationHeaderMalformed", "<Region>eu-central-1</Region>"));
-  EXPECT_THAT(store_->Get(ctx_, "key", 10),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("eu-central-1")));
+  for (const char* region : {"eu.evil.example/", "EU", "-eu", "eu-", "e u", ""}) {
+    AnswerWith(
+        "GET", 400,
+        ErrorXml("AuthorizationHeaderMalformed", absl::StrCat("<Region>", region, "</Region>")));
+    const auto before = server_->requests().size();
+    EXPECT_THAT(store_->Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kFailedPrecondition));
+    EXPECT_EQ(server_->requests().size(), before + 1) << region;
+  }
   AnswerWith("PUT", 307, ErrorXml("TemporaryRedirect"), {{"Location", "https://elsewhere/"}});
   EXPECT_THAT(store_->Put(ctx_, "key", "x", {}), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
@@ -597,15 +635,26 @@ TEST_F(S3ObjectStoreTest, AListingOfEmptyPagesEnds) {
   EXPECT_LT(*page, 2000);
 }
 
-TEST_F(S3ObjectStoreTest, RedirectsAreNotFollowed) {
-  Start();
+TEST_F(S3ObjectStoreTest, RedirectsAreNotFollowedButExplained) {
+  Start({}, {.prefix = "repo/"});
+  const std::pair<const char*, const char*> places[] = {
+      {"https://store.test/bucket/repo/key?X-Amz-Signature=1",
+       "it leads to https://store.test: if the bucket is there, write "
+       "s3:https://store.test/bucket/repo"},
+      {"http://bucket.store.test:9000/repo/key",
+       "it leads to http://store.test:9000: if the bucket is there, write "
+       "s3:http://store.test:9000/bucket/repo"},
+      {"/elsewhere", "has another endpoint or region; the server answered"},
+      {"", "has another endpoint or region; the server answered"}};
   for (const int status : {301, 302, 303, 307, 308}) {
-    const auto before = server_->requests().size();
-    AnswerWith("GET", status, "", {{"Location", server_->url() + "/bucket/key"}});
-    EXPECT_THAT(store_->Get(ctx_, "key", 10),
-                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another endpoint")))
-        << status;
-    EXPECT_EQ(server_->requests().size(), before + 1);
+    for (const auto& [location, sentence] : places) {
+      const auto before = server_->requests().size();
+      AnswerWith("GET", status, "", {{"Location", location}});
+      const absl::Status refused = store_->Get(ctx_, "key", 10).status();
+      EXPECT_THAT(refused, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(sentence)));
+      EXPECT_THAT(refused.message(), Not(HasSubstr("Signature")));
+      EXPECT_EQ(server_->requests().size(), before + 1);
+    }
   }
   AnswerWith("HEAD", 301, "", {{"x-amz-bucket-region", "ap-south-1"}});
   EXPECT_THAT(store_->Stat(ctx_, "key"),
@@ -685,24 +734,70 @@ TEST_F(S3ObjectStoreTest, EveryKindOfPutTellsItsChecksum) {
 }
 
 // As Backblaze B2 did.
-TEST_F(S3ObjectStoreTest, AStoreThatRefusesTheChecksumIsWrittenToWithoutIt) {
-  Start();
-  std::atomic<int> refused = 0;
-  server_->Interfere([&](const ServedRequest& request, ServedConnection& connection) {
-    if (!request.headers.contains("x-amz-checksum-sha256")) {
-      return false;
-    }
-    ++refused;
-    connection.Send(400,
-                    "<Error><Code>InvalidArgument</Code><Message>Unsupported header "
-                    "'x-amz-checksum-sha256' received for this API call.</Message></Error>");
-    return true;
-  });
+TEST_F(S3ObjectStoreTest, AStoreThatRefusesTheChecksumGetsMd5InItsPlace) {
+  FakeS3Options server;
+  server.quirks = {.refuses_checksum = true};
+  Start(server);
   EXPECT_THAT(store_->Put(ctx_, "data/one", "bytes", {}), IsOk());
   EXPECT_THAT(store_->Put(ctx_, "data/two", "", {}), IsOk());
-  EXPECT_EQ(refused, 1) << "it is not tried for each object";
-  EXPECT_THAT(store_->Get(ctx_, "data/one", 10), IsOkAndHolds("bytes"));
-  EXPECT_THAT(server_->put_headers().at("data/two"), Contains(Key("x-amz-content-sha256")));
+  EXPECT_THAT(server_->requests(), SizeIs(3)) << "it is not tried for each object";
+  EXPECT_THAT(server_->put_headers().at("data/two"),
+              AllOf(Contains(Key("x-amz-content-sha256")),
+                    Contains(Pair("content-md5", "1B2M2Y8AsgTpgAmY7PhCfg=="))));
+  Start(server, {.sends_checksum = false});
+  EXPECT_THAT(store_->Put(ctx_, "data/one", "bytes", {}), IsOk());
+  EXPECT_THAT(server_->requests(), SizeIs(1));
+}
+
+TEST_F(S3ObjectStoreTest, AnArchivedObjectIsToldWithHowManyAre) {
+  Start({}, {.prefix = "repo/"});
+  std::string classes = "GLACIER STANDARD GLACIER_IR DEEP_ARCHIVE";
+  int listings = 0;
+  server_->Interfere([&](const ServedRequest& request, ServedConnection& connection) {
+    if (request.target.find("list-type") == std::string::npos) {
+      connection.Send(403, ErrorXml("InvalidObjectState"));
+      return true;
+    }
+    ++listings;
+    std::string entries;
+    for (const absl::string_view one : absl::StrSplit(classes, ' ', absl::SkipEmpty())) {
+      absl::StrAppend(&entries, "<Contents><Key>repo/data/00/x</Key><Size>1</Size><StorageClass>",
+                      one, "</StorageClass></Contents>");
+    }
+    connection.Send(200, absl::StrCat("<ListBucketResult><IsTruncated>false</IsTruncated>", entries,
+                                      "</ListBucketResult>"));
+    return true;
+  });
+  for (int look = 0; look < 2; ++look) {
+    const absl::Status archived = store_->GetRange(ctx_, "data/00/x", {0, 1}).status();
+    EXPECT_THAT(archived, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   AllOf(HasSubstr("restore all archived objects below data/"),
+                                         HasSubstr("2 of 4 packs are of an archive class"))));
+    EXPECT_TRUE(IsArchived(archived));
+  }
+  EXPECT_EQ(listings, 1);
+}
+
+// What is counted is what is billed.
+TEST_F(S3ObjectStoreTest, EveryRequestIsCounted) {
+  for (const support::S3Quirks& quirks : support::kS3Quirks) {
+    FakeS3Options server;
+    server.region =
+        quirks.region == support::S3Quirks::Region::kBySignature ? "eu-test-1" : "us-east-1";
+    server.quirks = quirks;
+    Start(server);
+    StoreMeter& meter = meter_;
+    const int64_t before = meter.Snapshot().requests();
+    MeteredObjectStore metered(*store_, meter);
+    for (int i = 0; i < 6; ++i) {
+      metered.Put(ctx_, absl::StrCat("data/", i), "x", {}).IgnoreError();
+    }
+    metered.Put(ctx_, "config", "x", {.if_absent = true}).IgnoreError();
+    metered.Stat(ctx_, "data/1").IgnoreError();
+    metered.List(ctx_, "data/", Ignore).IgnoreError();
+    metered.Delete(ctx_, "data/1").IgnoreError();
+    EXPECT_EQ(meter.Snapshot().requests() - before, std::ssize(server_->requests())) << quirks;
+  }
 }
 
 TEST_F(S3ObjectStoreTest, ALockLastsByTheServersClock) {
@@ -726,6 +821,24 @@ TEST_F(S3ObjectStoreTest, PagesAreCounted) {
   EXPECT_THAT(metered.List(ctx_, "data/", Ignore), IsOk());
   EXPECT_EQ(meter_.Snapshot().list_requests, 3);
   EXPECT_THAT(server_->requests(), SizeIs(3));
+}
+
+TEST_F(S3ObjectStoreTest, RetryAfterIsAPauseOfTheStatus) {
+  Start();
+  const char* const date = "Tue, 14 Nov 2023 22:13:20 GMT";
+  const std::pair<const char*, absl::Duration> pauses[] = {
+      {"30", absl::Seconds(30)},
+      {"Tue, 14 Nov 2023 22:14:20 GMT", absl::Seconds(60)},
+      {"Tue, 14 Nov 2023 22:12:20 GMT", absl::ZeroDuration()},
+      {"-1", absl::ZeroDuration()},
+      {"99999999999", absl::ZeroDuration()},
+      {"soon", absl::ZeroDuration()}};
+  for (const auto& [text, pause] : pauses) {
+    AnswerWith("GET", 503, ErrorXml("SlowDown"), {{"Date", date}, {"Retry-After", text}});
+    const absl::Status status = store_->Get(ctx_, "key", 10).status();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+    EXPECT_EQ(RequestedPause(status), pause) << text;
+  }
 }
 
 TEST_F(S3ObjectStoreTest, AStormOf503sPasses) {

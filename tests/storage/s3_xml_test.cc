@@ -59,6 +59,33 @@ TEST(S3XmlTest, ReadsPagesOfOtherServers) {
               IsEmpty());
 }
 
+// ListObjects, the first form: the document of a server that passes over list-type=2.
+TEST(S3XmlTest, ReadsPagesOfTheFirstForm) {
+  const auto read = [](absl::string_view rest) {
+    return ParseListPage(absl::StrCat(
+        "<ListBucketResult><EncodingType>url</EncodingType>"
+        "<Contents><Key>a%2Bb</Key><StorageClass>DEEP_ARCHIVE</StorageClass></Contents>"
+        "<CommonPrefixes><Prefix>c/</Prefix></CommonPrefixes>",
+        rest, "</ListBucketResult>"));
+  };
+  const auto last_key = read("<Marker/><IsTruncated>true</IsTruncated>");
+  ASSERT_THAT(last_key, IsOk());
+  EXPECT_TRUE(last_key->is_by_marker);
+  EXPECT_EQ(last_key->next_token, "c/");
+  EXPECT_TRUE(last_key->objects[0].is_archived);
+  const auto named = read("<NextMarker>b%2F</NextMarker><IsTruncated>true</IsTruncated>");
+  ASSERT_THAT(named, IsOk());
+  EXPECT_EQ(named->next_token, "b/");
+  const auto last = read("<Marker>x</Marker><IsTruncated>false</IsTruncated>");
+  ASSERT_THAT(last, IsOk());
+  EXPECT_EQ(last->next_token, "");
+  const auto both = read(
+      "<Marker/><NextContinuationToken>t</NextContinuationToken><IsTruncated>true</IsTruncated>");
+  ASSERT_THAT(both, IsOk());
+  EXPECT_FALSE(both->is_by_marker);
+  EXPECT_EQ(both->next_token, "t");
+}
+
 TEST(S3XmlTest, ReadsFolders) {
   const std::string folders =
       "<CommonPrefixes><Prefix>a%2Bb/</Prefix></CommonPrefixes>"
@@ -96,6 +123,7 @@ TEST(S3XmlTest, RefusesWhatIsNoPage) {
       "<ListBucketResult><Contents><Key>a</Key><Size>3</Size></Contents></ListBucketResult>",
       "<ListBucketResult><IsTruncated>TRUE</IsTruncated></ListBucketResult>",
       "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+      "<ListBucketResult><Marker/><IsTruncated>true</IsTruncated></ListBucketResult>",
       "<ListBucketResult><Contents><Size>-1</Size></Contents></ListBucketResult>",
       "<ListBucketResult><Contents><Size>9223372036854775808</Size></Contents></ListBucketResult>",
       "<ListBucketResult><Contents><Size>many</Size></Contents></ListBucketResult>",

@@ -4,17 +4,21 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/random.h"
 #include "storage/azure_object_store.h"
 #include "storage/file_object_store.h"
 #include "storage/folder_object_store.h"
+#include "storage/google_object_store.h"
 #include "storage/limited_object_store.h"
 #include "storage/metered_object_store.h"
 #include "storage/retrying_object_store.h"
 #include "storage/s3_object_store.h"
 #include "tests/contract/object_store_contract.h"
 #include "tests/support/fake_azure_server.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_google_server.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_s3_server.h"
 #include "tests/support/fixed_credentials.h"
@@ -72,29 +76,57 @@ class FolderSubject : public ObjectStoreSubject {
 struct S3Case {
   bool path_style = true;
   bool tls = false;
-  bool knows_if_none_match = true;
+  support::S3Quirks quirks = {};
+  absl::Duration server_ahead = absl::ZeroDuration();
+  std::size_t page_objects_max = 4;
+  bool sends_checksum = true;
+
+  bool is_elsewhere() const { return quirks.region != support::S3Quirks::Region::kAny; }
+  bool has_regional_host() const { return quirks.region == support::S3Quirks::Region::kByHost; }
 };
 
 class S3Subject : public ObjectStoreSubject {
  public:
   explicit S3Subject(const S3Case& kind)
-      : server_({.knows_if_none_match = kind.knows_if_none_match,
-                 .http = {.tls = kind.tls, .names = "DNS:localhost,DNS:bucket.localhost"}}),
+      : skew_(kind.server_ahead),
+        clock_(absl::Now() + skew_),
+        server_({.region = kind.is_elsewhere() ? "eu-test-1" : "us-east-1",
+                 .page_objects_max = kind.page_objects_max,
+                 .quirks = kind.quirks,
+                 .clock = skew_ == absl::ZeroDuration() ? &Clock::Real() : &clock_,
+                 .http = {.tls = kind.tls || kind.has_regional_host(),
+                          .names = "DNS:localhost,DNS:bucket.localhost,"
+                                   "DNS:s3.us-east-1.localhost,DNS:s3.eu-test-1.localhost"}}),
         proxy_([this](const support::ServedRequest&, support::ServedConnection& connection) {
           connection.Raw("HTTP/1.1 200 Connection established\r\n\r\n");
           connection.Tunnel(server_.port());
         }),
         http_(HttpOptions(kind)),
-        store_({.endpoint = *net::ParseUrl(server_.url("localhost")),
+        store_({.endpoint = *net::ParseUrl(
+                    server_.url(kind.has_regional_host() ? "s3.us-east-1.localhost" : "localhost")),
                 .bucket = "bucket",
                 .prefix = "deep prefix/repo/",
-                .path_style = kind.path_style},
-               http_, credentials_, meter_) {
+                .path_style = kind.path_style,
+                .sends_checksum = kind.sends_checksum},
+               http_, credentials_, meter_),
+        retrying_(
+            store_,
+            {.backoff = {.delay_first = absl::Milliseconds(1), .delay_max = absl::Milliseconds(1)}},
+            Random::Real(), meter_),
+        is_retried_(kind.quirks.throttles) {
     server_.SetObject("deep prefix/other", "foreign");
     server_.SetObject("deep prefix/repo/not a key", "nor this");
   }
-  ~S3Subject() override { EXPECT_THAT(server_.refusals(), testing::IsEmpty()); }
-  ObjectStore& store() override { return store_; }
+  ~S3Subject() override {
+    std::vector<std::string> refusals = server_.refusals();
+    if (skew_ != absl::ZeroDuration()) {
+      std::erase_if(refusals, [](const auto& refusal) { return refusal.ends_with(": clock"); });
+    }
+    EXPECT_THAT(refusals, testing::IsEmpty());
+  }
+  ObjectStore& store() override {
+    return is_retried_ ? static_cast<ObjectStore&>(retrying_) : store_;
+  }
 
  private:
   // The bucket's own host cannot be resolved: a proxy leads there.
@@ -102,20 +134,54 @@ class S3Subject : public ObjectStoreSubject {
     net::HttpClientOptions options;
     options.tls.ca_pem = server_.authority().ca_pem();
     options.limits = BucketHttpLimits();
-    options.proxy.always = kind.path_style ? "" : proxy_.url();
+    options.proxy.always = kind.path_style && !kind.has_regional_host() ? "" : proxy_.url();
     return options;
   }
 
+  const absl::Duration skew_;
+  const support::FakeClock clock_;
   support::FakeS3Server server_;
   support::HttpTestServer proxy_;
   net::HttpClient http_;
   support::FixedCredentials credentials_;
   StoreMeter meter_;
   S3ObjectStore store_;
+  RetryingObjectStore retrying_;
+  const bool is_retried_;
+};
+
+// The token and the server's certificate are verified, as at Google.
+class GoogleSubject : public ObjectStoreSubject {
+ public:
+  GoogleSubject()
+      : server_({.http = {.tls = true}}),
+        http_({.tls = {.ca_pem = server_.authority().ca_pem()},
+               .proxy = {},
+               .limits = BucketHttpLimits()}),
+        store_({.endpoint = *net::ParseUrl(server_.url("localhost")),
+                .bucket = "bucket",
+                .prefix = "deep prefix/repo/"},
+               http_, credentials_, meter_) {
+    server_.SetObject("deep prefix/other", "foreign");
+    server_.SetObject("deep prefix/repo/not a key", "nor this");
+  }
+  ~GoogleSubject() override { EXPECT_THAT(server_.refusals(), testing::IsEmpty()); }
+  ObjectStore& store() override { return store_; }
+
+ private:
+  support::FakeGoogleServer server_;
+  net::HttpClient http_;
+  GoogleCredentials credentials_{{.access_token = Secret("token")}, "", http_, http_};
+  StoreMeter meter_;
+  GoogleObjectStore store_;
 };
 
 ObjectStoreCase MakeS3Case(const char* name, const S3Case& kind) {
-  return {name, [kind] { return std::make_unique<S3Subject>(kind); }};
+  const bool is_heeded = kind.quirks.if_none_match != support::S3Quirks::Condition::kIgnored;
+  return {.name = name,
+          .make = [kind] { return std::make_unique<S3Subject>(kind); },
+          .if_absent_excludes = is_heeded,
+          .if_absent_is_heeded = is_heeded};
 }
 
 struct AzureCase {
@@ -165,8 +231,24 @@ class AzureSubject : public ObjectStoreSubject {
 
 ObjectStoreCase MakeAzureCase(const char* name, AzureCase kind) {
   kind.variables["AZURE_ACCOUNT_NAME"] = "teststore";
-  return {name, [kind] { return std::make_unique<AzureSubject>(kind); }};
+  return {.name = name, .make = [kind] { return std::make_unique<AzureSubject>(kind); }};
 }
+
+// The same suite for each way in which servers differ from AWS.
+std::vector<ObjectStoreCase> QuirkyCases() {
+  std::vector<ObjectStoreCase> cases;
+  for (const support::S3Quirks& quirks : support::kS3Quirks) {
+    cases.push_back(MakeS3Case(quirks.name, {.quirks = quirks}));
+  }
+  cases.push_back(MakeS3Case("ServerAhead", {.server_ahead = absl::Hours(24)}));
+  cases.push_back(MakeS3Case("ServerBehind", {.server_ahead = -absl::Hours(24)}));
+  cases.push_back(MakeS3Case("PagesOfOne", {.page_objects_max = 1}));
+  cases.push_back(
+      MakeS3Case("ChecksumOff", {.quirks = {.refuses_checksum = true}, .sends_checksum = false}));
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(QuirkyS3, ObjectStoreContract, testing::ValuesIn(QuirkyCases()),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
     Stores, ObjectStoreContract,
@@ -174,6 +256,7 @@ INSTANTIATE_TEST_SUITE_P(
         ObjectStoreCase{"File", [] { return std::make_unique<FileSubject>(); }},
         ObjectStoreCase{"Folder", [] { return std::make_unique<FolderSubject>(); }},
         ObjectStoreCase{"Decorated", [] { return std::make_unique<DecoratedSubject>(); }},
+        ObjectStoreCase{"Google", [] { return std::make_unique<GoogleSubject>(); }},
         MakeAzureCase("AzurePath", {.variables = {{"AZURE_ACCOUNT_KEY", AzureSubject::kKey}}}),
         MakeAzureCase("AzureTls", {.account_in_path = false,
                                    .tls = true,
@@ -181,8 +264,7 @@ INSTANTIATE_TEST_SUITE_P(
         MakeAzureCase("AzureSas",
                       {.variables = {{"AZURE_ACCOUNT_SAS", "?sv=2021-12-02&sig=a%2Bb%3D"}}}),
         MakeS3Case("S3Path", {}), MakeS3Case("S3VirtualHost", {.path_style = false, .tls = true}),
-        MakeS3Case("S3Tls", {.tls = true}),
-        MakeS3Case("S3WithoutConditions", {.knows_if_none_match = false})),
+        MakeS3Case("S3Tls", {.tls = true})),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/md5.h>
 #include <openssl/sha.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "net/url.h"
 
@@ -27,6 +29,12 @@ constexpr absl::Duration kSkewMax = absl::Minutes(15);
 std::string Sha256Of(const std::string& bytes) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
   SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
+  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
+std::string Md5Of(const std::string& bytes) {
+  std::array<unsigned char, MD5_DIGEST_LENGTH> digest;
+  EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_md5(), nullptr);
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
 
@@ -134,6 +142,9 @@ void FakeS3Server::Serve(const ServedRequest& request, ServedConnection& connect
   }
   const std::optional<Target> target = Split(request);
   const bool with_body = request.method != "HEAD";
+  if (AnswerOddly(request, connection)) {
+    return;
+  }
   if (!target.has_value()) {
     Fail(404, "NoSuchBucket", connection, with_body);
     return;
@@ -148,6 +159,37 @@ void FakeS3Server::Serve(const ServedRequest& request, ServedConnection& connect
   if (spoiling_ == Spoiling::kCut) {
     connection.Cut();
   }
+}
+
+bool FakeS3Server::AnswerOddly(const ServedRequest& request, ServedConnection& connection) {
+  const S3Quirks& quirks = options_.quirks;
+  const bool is_head = request.method == "HEAD";
+  const auto names_region = [&](const std::string& header) {
+    return absl::StrContains(HeaderOf(request, header), options_.region);
+  };
+  const std::string region = absl::StrCat("<Region>", options_.region, "</Region>");
+  if (quirks.region == S3Quirks::Region::kByHost && !names_region("host")) {
+    connection.Raw(absl::StrCat("HTTP/1.1 301 Moved Permanently\r\nContent-Length: 0\r\n",
+                                "x-amz-bucket-region: ", options_.region, "\r\n\r\n"));
+  } else if (quirks.region == S3Quirks::Region::kBySignature && !names_region("authorization")) {
+    Fail(400, "AuthorizationHeaderMalformed", connection, !is_head, region);
+  } else if (is_head && quirks.head_status != 0) {
+    Fail(quirks.head_status, "", connection, /*with_body=*/false);
+  } else if (quirks.throttles &&
+             throttled_.insert(absl::StrCat(request.method, " ", request.target)).second) {
+    // HEAD has no body that could name KMS.
+    Fail(is_head ? 503 : 400, "KMS.ThrottlingException", connection, !is_head);
+  } else if (quirks.refuses_checksum && request.headers.contains("x-amz-checksum-sha256")) {
+    connection.Send(400,
+                    "<Error><Code>InvalidArgument</Code><Message>Unsupported header "
+                    "'x-amz-checksum-sha256' received for this API call.</Message></Error>");
+  } else if (quirks.refuses_checksum && request.method == "PUT" &&
+             HeaderOf(request, "content-md5") != absl::Base64Escape(Md5Of(request.body))) {
+    Fail(400, "InvalidRequest", connection);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 std::optional<FakeS3Server::Target> FakeS3Server::Split(const ServedRequest& request) const {
@@ -244,7 +286,7 @@ std::string FakeS3Server::Verify(const ServedRequest& request, const Target& tar
 void FakeS3Server::Answer(const ServedRequest& request, const Target& target,
                           ServedConnection& connection) {
   if (target.key.empty()) {
-    if (request.method == "GET" && target.query.contains("list-type")) {
+    if (request.method == "GET" && target.query.contains("prefix")) {
       List(target, connection);
     } else {
       Fail(405, "MethodNotAllowed", connection);
@@ -254,23 +296,34 @@ void FakeS3Server::Answer(const ServedRequest& request, const Target& target,
   } else if (request.method == "GET" || request.method == "HEAD") {
     Get(request, target.key, connection);
   } else if (request.method == "DELETE") {
-    objects_.erase(target.key);
-    if (spoiling_ != Spoiling::kCut) {
-      connection.Raw("HTTP/1.1 204 No Content\r\n\r\n");
-    }
+    Delete(target.key, connection);
   } else {
     Fail(405, "MethodNotAllowed", connection);
+  }
+}
+
+void FakeS3Server::Delete(const std::string& key, ServedConnection& connection) {
+  const bool was_there = objects_.erase(key) > 0;
+  if (options_.quirks.odd_statuses && !was_there) {
+    Fail(404, "NoSuchKey", connection);
+  } else if (options_.quirks.odd_statuses) {
+    SendBody(200, "", {}, connection);
+  } else if (spoiling_ != Spoiling::kCut) {
+    connection.Raw("HTTP/1.1 204 No Content\r\n\r\n");
   }
 }
 
 void FakeS3Server::Put(const ServedRequest& request, const std::string& key,
                        ServedConnection& connection) {
   if (const std::string condition = HeaderOf(request, "if-none-match"); !condition.empty()) {
-    if (!options_.knows_if_none_match) {
-      Fail(501, "NotImplemented", connection);
+    using Condition = S3Quirks::Condition;
+    const Condition known = options_.quirks.if_none_match;
+    if (known == Condition::kNotImplemented || known == Condition::kInvalid) {
+      const bool is_invalid = known == Condition::kInvalid;
+      Fail(is_invalid ? 400 : 501, is_invalid ? "InvalidArgument" : "NotImplemented", connection);
       return;
     }
-    if (objects_.contains(key)) {
+    if (known == Condition::kHeeded && objects_.contains(key)) {
       Fail(412, "PreconditionFailed", connection);
       return;
     }
@@ -281,9 +334,12 @@ void FakeS3Server::Put(const ServedRequest& request, const std::string& key,
     stored[stored.size() / 2] = static_cast<char>(stored[stored.size() / 2] ^ 1);
   }
   put_headers_[key] = request.headers;
-  SendBody(200, "",
-           {{"ETag", "\"0123\""}, {"x-amz-checksum-sha256", absl::Base64Escape(Sha256Of(stored))}},
-           connection);
+  Headers headers = {{"ETag", "\"0123\""},
+                     {"x-amz-checksum-sha256", absl::Base64Escape(Sha256Of(stored))}};
+  if (options_.quirks.omits_etag) {
+    headers.clear();
+  }
+  SendBody(options_.quirks.odd_statuses ? 204 : 200, "", headers, connection);
 }
 
 void FakeS3Server::Get(const ServedRequest& request, const std::string& key,
@@ -296,7 +352,9 @@ void FakeS3Server::Get(const ServedRequest& request, const std::string& key,
   }
   const std::string& bytes = found->second;
   if (is_head && spoiling_ != Spoiling::kCut) {
-    connection.Raw(absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: ", bytes.size(), "\r\n\r\n"));
+    const std::string length = absl::StrCat("Content-Length: ", bytes.size(), "\r\n");
+    connection.Raw(
+        absl::StrCat("HTTP/1.1 200 OK\r\n", options_.quirks.omits_length ? "" : length, "\r\n"));
   }
   if (is_head) {
     return;
@@ -323,22 +381,28 @@ void FakeS3Server::Get(const ServedRequest& request, const std::string& key,
            connection);
 }
 
-// The continuation token is the last key, or folder, of the page before.
+// The continuation token is the last key, or folder, of the page before; before an empty page it
+// has "!" behind it. The first form of listings is that of ListObjects: NextMarker only where there
+// is a delimiter.
 void FakeS3Server::List(const Target& target, ServedConnection& connection) {
   const auto get = [&](const char* name) {
     const auto found = target.query.find(name);
     return found == target.query.end() ? std::string() : found->second;
   };
   const std::string prefix = get("prefix");
-  const std::string token = std::max(get("continuation-token"), get("start-after"));
+  const bool is_v1 = options_.quirks.lists_v1;
+  std::string token =
+      is_v1 ? get("marker") : std::max(get("continuation-token"), get("start-after"));
+  const bool is_empty = options_.quirks.lists_empty_pages && absl::EndsWith(token, "!");
+  token = std::string(absl::StripSuffix(token, "!"));
   const auto written = [&](const std::string& key) {
     return get("encoding-type") == "url" ? net::PercentEncode(key) : EscapeXml(key);
   };
   std::string entries;
   std::string last;
   std::size_t count = 0;
-  bool is_truncated = false;
-  for (auto object = objects_.upper_bound(token); object != objects_.end(); ++object) {
+  bool is_truncated = is_empty;
+  for (auto object = objects_.upper_bound(token); object != objects_.end() && !is_empty; ++object) {
     if (!absl::StartsWith(object->first, prefix)) {
       continue;
     }
@@ -363,6 +427,14 @@ void FakeS3Server::List(const Target& target, ServedConnection& connection) {
             : absl::StrCat("<Contents><Key>", written(name), "</Key><Size>", object->second.size(),
                            "</Size><StorageClass>STANDARD</StorageClass></Contents>"));
   }
+  const std::string next = is_empty ? token : options_.quirks.lists_empty_pages ? last + "!" : last;
+  std::string where_next = is_v1 ? absl::StrCat("<Marker>", written(token), "</Marker>") : "";
+  if (is_truncated && !is_v1) {
+    where_next =
+        absl::StrCat("<NextContinuationToken>", EscapeXml(next), "</NextContinuationToken>");
+  } else if (is_truncated && !get("delimiter").empty()) {
+    absl::StrAppend(&where_next, "<NextMarker>", written(next), "</NextMarker>");
+  }
   SendBody(
       200,
       absl::StrCat("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://"
@@ -370,10 +442,7 @@ void FakeS3Server::List(const Target& target, ServedConnection& connection) {
                    options_.bucket, "</Name><Prefix>", net::PercentEncode(prefix), "</Prefix>",
                    get("encoding-type") == "url" ? "<EncodingType>url</EncodingType>" : "",
                    "<IsTruncated>", is_truncated ? "true" : "false", "</IsTruncated>", entries,
-                   is_truncated ? absl::StrCat("<NextContinuationToken>", EscapeXml(last),
-                                               "</NextContinuationToken>")
-                                : "",
-                   "</ListBucketResult>"),
+                   where_next, "</ListBucketResult>"),
       {}, connection);
 }
 
@@ -398,9 +467,10 @@ void FakeS3Server::SendBody(int status, std::string body, const Headers& headers
 }
 
 void FakeS3Server::Fail(int status, const std::string& code, ServedConnection& connection,
-                        bool with_body) const {
-  const std::string body = absl::StrCat("<?xml version=\"1.0\"?><Error><Code>", code,
-                                        "</Code><Message>fake: ", code, "</Message></Error>");
+                        bool with_body, const std::string& more) const {
+  const std::string body =
+      absl::StrCat("<?xml version=\"1.0\"?><Error><Code>", code, "</Code><Message>fake: ", code,
+                   "</Message>", more, "</Error>");
   const std::string date = HttpDate(options_.clock->Now());
   if (with_body) {
     connection.Send(status, body, {{"Date", date}, {"x-amz-request-id", "req1"}});

@@ -4,11 +4,13 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "tests/support/http_test_server.h"
+#include "tests/support/quirky_s3.h"
 
 namespace csidelta::support {
 
@@ -19,8 +21,8 @@ struct FakeS3Options {
   std::string region = "us-east-1";
   std::string bucket = "bucket";
   std::size_t page_objects_max = 4;
-  bool knows_if_none_match = true;  // else 501
   bool heeds_ranges = true;
+  S3Quirks quirks = {};
   const Clock* clock = &Clock::Real();
   TestServerOptions http = {};
 };
@@ -78,6 +80,9 @@ class FakeS3Server {
 
   void Serve(const ServedRequest& request, ServedConnection& connection);
   void Answer(const ServedRequest& request, const Target& target, ServedConnection& connection);
+  // Whether a quirk has answered the request before it is looked at.
+  bool AnswerOddly(const ServedRequest& request, ServedConnection& connection);
+  void Delete(const std::string& key, ServedConnection& connection);
   std::optional<Target> Split(const ServedRequest& request) const;
   // "" or the code of the error, with why in refusals_.
   std::string Verify(const ServedRequest& request, const Target& target);
@@ -86,8 +91,9 @@ class FakeS3Server {
   void Put(const ServedRequest& request, const std::string& key, ServedConnection& connection);
   void Get(const ServedRequest& request, const std::string& key, ServedConnection& connection);
   void List(const Target& target, ServedConnection& connection);
+  // `more` is XML behind the message.
   void Fail(int status, const std::string& code, ServedConnection& connection,
-            bool with_body = true) const;
+            bool with_body = true, const std::string& more = "") const;
   void SendBody(int status, std::string body, const Headers& headers,
                 ServedConnection& connection) const;
 
@@ -97,6 +103,7 @@ class FakeS3Server {
   std::map<std::string, std::map<std::string, std::string>> put_headers_;
   std::vector<ServedRequest> requests_;
   std::vector<std::string> refusals_;
+  std::set<std::string> throttled_;  // requests that were, by method and target
   Interference interference_;
   Spoiler spoiler_;
   Spoiling spoiling_ = Spoiling::kNone;  // of the request that is being served
