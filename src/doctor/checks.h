@@ -11,6 +11,7 @@
 #include "doctor/checkup.h"
 #include "objects/persistent_volume.h"
 #include "objects/workload.h"
+#include "storage/bucket_rules.h"
 
 // The checks themselves; checkup.cc says what each answers.
 namespace csidelta::doctor {
@@ -117,6 +118,10 @@ void CheckMoverMemory(CheckContext& context);
 void CheckMoverScratch(CheckContext& context);
 
 // clock_checks.cc
+inline constexpr absl::Duration kSkewNoted = absl::Seconds(5);
+inline constexpr absl::Duration kSkewMax = absl::Minutes(1);
+inline constexpr char kClockRemediation[] =
+    "synchronise it, as by chrony: locks and retention depend on the clocks of all machines";
 void CheckClockSkew(CheckContext& context);
 
 // queue_checks.cc
@@ -136,6 +141,13 @@ void CheckLonghornInBackups(CheckContext& context);
 
 // device_probe.cc
 void CheckDeviceAccess(CheckContext& context);
+
+// bucket_checkup.cc
+std::string NameOf(const storage::LifecycleRule& rule);
+// Whether the rule applies to objects of the folder, all of them or some.
+bool Concerns(const storage::LifecycleRule& rule, absl::string_view folder);
+// What it does to current objects, as a sentence; "" if nothing that backups mind.
+std::string HarmOf(const storage::LifecycleRule& rule);
 
 // immutability_checks.cc
 void CheckLocationImmutable(CheckContext& context);

@@ -20,14 +20,9 @@ using objects::Lease;
 using objects::Node;
 
 constexpr char kNodeLeases[] = "kube-node-lease";
-// Locks of repositories and retention go by the clocks of workers.
-constexpr absl::Duration kSkewNoted = absl::Seconds(5);
-constexpr absl::Duration kSkewMax = absl::Minutes(1);
 // A kubelet that renewed its Lease longer ago is not ready.
 constexpr absl::Duration kNodeLeaseLasts = absl::Seconds(40);
 constexpr absl::Duration kAskTimeMax = absl::Seconds(10);
-constexpr char kRemediation[] =
-    "synchronise it, as by chrony: locks and retention depend on the clocks of all machines";
 
 // How far a clock is ahead of the API server's, for sure; negative: behind.
 void ReportSkew(CheckContext& context, const std::string& subject, absl::Duration skew) {
@@ -39,9 +34,9 @@ void ReportSkew(CheckContext& context, const std::string& subject, absl::Duratio
       absl::StrCat("its clock is ", absl::FormatDuration(absl::Trunc(distance, absl::Seconds(1))),
                    skew > absl::ZeroDuration() ? " ahead of" : " behind", " the API server's");
   if (distance > kSkewMax) {
-    context.Fault(subject, std::move(text), kRemediation);
+    context.Fault(subject, std::move(text), kClockRemediation);
   } else {
-    context.Note(subject, std::move(text), kRemediation);
+    context.Note(subject, std::move(text), kClockRemediation);
   }
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/human_text.h"
@@ -136,7 +135,7 @@ void LocationLocks::CheckLifecycleRules() {
                                           velero::kRepositoryRoot);
   bool removes_noncurrent = false;
   for (const LifecycleRule& rule : *rules_.lifecycle) {
-    if (absl::StartsWith(folder, rule.prefix) || absl::StartsWith(rule.prefix, folder)) {
+    if (Concerns(rule, folder)) {
       removes_noncurrent = removes_noncurrent || rule.noncurrent_days.has_value();
       CheckLifecycleRule(rule);
     }
@@ -148,16 +147,13 @@ void LocationLocks::CheckLifecycleRules() {
 }
 
 void LocationLocks::CheckLifecycleRule(const LifecycleRule& rule) {
-  const std::string name = absl::StrCat("the lifecycle rule \"", CutText(rule.id, 100), "\"");
-  if (rule.expires_current || rule.archives_current) {
-    Fault(absl::StrCat(name, rule.is_narrower ? " may " : " ",
-                       rule.expires_current ? "remove" : "archive", rule.is_narrower ? "" : "s",
-                       " objects by their age: incremental backups need old ones"),
+  if (std::string harm = HarmOf(rule); !harm.empty()) {
+    Fault(std::move(harm),
           absl::StrCat("take the folder ", velero::kRepositoryRoot, " out of the rule"));
   }
   if (rule.noncurrent_days.has_value()) {
     good_.push_back(absl::StrCat(
-        name, " removes versions ", *rule.noncurrent_days,
+        NameOf(rule), " removes versions ", *rule.noncurrent_days,
         " days after they were deleted or written over, once they are not locked; so long an "
         "attack can be undone"));
   }

@@ -173,6 +173,24 @@ TEST_F(ClusterRepositoryTest, EachVerbOnARepositoryFindsThatOfAPvc) {
   }
 }
 
+TEST_F(ClusterRepositoryTest, DoctorTriesTheBucketOfAPvcAndOfALocation) {
+  const std::string folder = "p/plugins/csi-delta/";
+  for (const auto& [words, prefix] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--pvc", "shop/data"}, absl::StrCat(folder, kCluster, "/shop/", uid_, "/")},
+           {{"--location", "default"}, folder}}) {
+    std::vector<std::string> line = {"doctor", "--bucket", "--all"};
+    line.insert(line.end(), words.begin(), words.end());
+    const Outcome outcome = Run(line);
+    EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.out << outcome.error;
+    EXPECT_THAT(outcome.out, HasSubstr("access key id of the location's Secret"));
+    ASSERT_TRUE(opened_.has_value());
+    EXPECT_EQ(opened_->prefix, prefix);
+  }
+  SetLocation({"spec", "accessMode"}, "ReadOnly");
+  EXPECT_THAT(Run({"doctor", "--bucket", "--location", "default"}).out,
+              HasSubstr("it is opened for reading only"));
+}
+
 TEST_F(ClusterRepositoryTest, ASnapshotIsChosenByBackupByTimeOrByDataUpload) {
   for (const auto& [words, night] : std::vector<std::pair<std::vector<std::string>, const char*>>{
            {{"--pvc", "shop/data", "--backup", "nightly-2"}, "2"},
