@@ -18,13 +18,14 @@
 #include "net/url.h"
 #include "objects/client.h"
 #include "objects/patch.h"
-#include "storage/shared_credentials.h"
+#include "storage/credentials_file.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
 namespace {
 
 using objects::BackupStorageLocation;
+using StoreKind = storage::Location::Kind;
 
 // Velero's own, from its installer.
 constexpr char kDefaultCredentialSecret[] = "cloud-credentials";
@@ -61,15 +62,6 @@ absl::StatusOr<Secret> ReadNamedSecret(const CallContext& ctx, k8s::ApiClient& a
   return value;
 }
 
-absl::Status CheckProvider(const BackupStorageLocation& location) {
-  if (location.provider() != "aws" && location.provider() != "velero.io/aws") {
-    return Refuse(absl::StrCat("provider \"", absl::CHexEscape(location.provider()),
-                               "\" is not supported: csi-delta writes to S3 (aws, velero.io/aws); "
-                               "back up to such a location, or use another data mover"));
-  }
-  return CheckLocationSettings(location);
-}
-
 // Velero asks hosts of its own by virtual host, unless told otherwise; but an address has none, and
 // no certificate names a bucket with dots.
 std::string BucketLookup(const BackupStorageLocation& location) {
@@ -83,20 +75,49 @@ std::string BucketLookup(const BackupStorageLocation& location) {
   return is_name && !absl::StrContains(location.bucket(), ".") ? "dns" : "auto";
 }
 
+// "s3:https://HOST/BUCKET/", "azure:CONTAINER:/", "gs:BUCKET:/".
+absl::StatusOr<std::string> BucketAddress(const BackupStorageLocation& location) {
+  ASSIGN_OR_RETURN(const StoreKind kind, StoreKindOf(location));
+  if (kind != StoreKind::kS3) {
+    return absl::StrCat(kind == StoreKind::kAzure ? "azure:" : "gs:", location.bucket(), ":/");
+  }
+  std::string endpoint = location.Config("s3Url");
+  if (endpoint.empty()) {
+    const std::string region = location.Config("region");
+    endpoint =
+        absl::StrCat("https://s3.", region, region.empty() ? "" : ".", storage::AwsDomain(region));
+  }
+  if (!absl::StrContains(endpoint, "://")) {
+    return Refuse(absl::StrCat("config.s3Url \"", absl::CHexEscape(endpoint),
+                               "\" does not begin with https:// or http://"));
+  }
+  const absl::StatusOr<net::Url> url = net::ParseUrl(endpoint);
+  if (!url.ok() || (url->target != "/" && !url->target.empty())) {
+    return Refuse(absl::StrCat("config.s3Url is not the URL of a host without a path",
+                               url.ok() ? "" : ": ", url.ok() ? "" : url.status().message()));
+  }
+  return absl::StrCat("s3:", absl::StripSuffix(endpoint, "/"), "/", location.bucket(), "/");
+}
+
 absl::StatusOr<objects::JobRepository> RepositoryIn(const BackupStorageLocation& location,
                                                     const RepositoryAccessRequest& request) {
   ASSIGN_OR_RETURN(std::string address, RepositoryAddress(location, request.repository_path));
+  objects::JobRepository repository = {.address = std::move(address),
+                                       .options = StoreOptions(location),
+                                       .is_read_only = location.is_read_only()};
+  ASSIGN_OR_RETURN(const StoreKind kind, StoreKindOf(location));
+  if (kind != StoreKind::kS3) {
+    return repository;
+  }
   const std::string kms_key = location.Config("kmsKeyId");
-  return objects::JobRepository{
-      .address = std::move(address),
-      .region = location.Config("region"),
-      .bucket_lookup = BucketLookup(location),
-      .encryption = kms_key.empty() ? location.Config("serverSideEncryption") : "aws:kms",
-      .kms_key_id = kms_key,
-      .tagging = location.Config("tagging"),
-      .object_lock = request.object_lock,
-      .insecure_tls = location.ConfigFlag("insecureSkipTLSVerify"),
-      .is_read_only = location.is_read_only()};
+  repository.region = location.Config("region");
+  repository.bucket_lookup = BucketLookup(location);
+  repository.encryption = kms_key.empty() ? location.Config("serverSideEncryption") : "aws:kms";
+  repository.kms_key_id = kms_key;
+  repository.tagging = location.Config("tagging");
+  repository.object_lock = request.object_lock;
+  repository.insecure_tls = location.ConfigFlag("insecureSkipTLSVerify");
+  return repository;
 }
 
 absl::Status AddCertificates(const CallContext& ctx, k8s::ApiClient& api,
@@ -119,35 +140,52 @@ absl::Status AddCertificates(const CallContext& ctx, k8s::ApiClient& api,
   return absl::OkStatus();
 }
 
-absl::Status AddCredentials(const CallContext& ctx, k8s::ApiClient& api,
-                            const BackupStorageLocation& location,
-                            const objects::SecretKeyName& other, RepositoryAccess& access) {
-  const std::string profile = location.Config("profile");
-  if (!profile.empty()) {
-    access.env["AWS_PROFILE"] = profile;
-  }
-  access.has_other_credential = !other.name.empty();
-  objects::SecretKeyName name = access.has_other_credential ? other : location.credential();
+// The key of the Secret with the credentials. NOT_FOUND if the worker is to use its own identity.
+absl::StatusOr<Secret> ReadCredentials(const CallContext& ctx, k8s::ApiClient& api,
+                                       const BackupStorageLocation& location, StoreKind kind,
+                                       const objects::SecretKeyName& other) {
+  objects::SecretKeyName name = other.name.empty() ? location.credential() : other;
   absl::StatusOr<Secret> cloud = Secret();
   if (name.name.empty()) {
     name = {.name = kDefaultCredentialSecret, .key = kDefaultCredentialKey};
     cloud = ReadSecretKey(ctx, api, location.namespace_name(), name);
-    if (absl::IsNotFound(cloud.status())) {
-      return absl::OkStatus();  // The worker's own identity.
-    }
   } else {
     cloud = ReadNamedSecret(ctx, api, location.namespace_name(), name);
   }
   RETURN_IF_ERROR(cloud.status());
-  const absl::Status readable =
-      storage::ParseSharedCredentials(cloud->Reveal(), profile.empty() ? kDefaultProfile : profile)
-          .status();
+  // What of the file counts: a section, or the line with the key.
+  std::string part =
+      location.Config(kind == StoreKind::kS3 ? "profile" : "storageAccountKeyEnvVar");
+  if (part.empty() && kind == StoreKind::kS3) {
+    part = kDefaultProfile;
+  }
+  const absl::Status readable = storage::CheckCredentialsFile(kind, cloud->Reveal(), part);
   if (!readable.ok()) {
     return Refuse(absl::StrCat("Secret ", location.namespace_name(), "/", name.name, ", key ",
                                name.key, ": ", readable.message()));
   }
+  return cloud;
+}
+
+absl::Status AddCredentials(const CallContext& ctx, k8s::ApiClient& api,
+                            const BackupStorageLocation& location,
+                            const objects::SecretKeyName& other, RepositoryAccess& access) {
+  ASSIGN_OR_RETURN(const StoreKind kind, StoreKindOf(location));
+  for (const auto& [variable, setting] :
+       {std::pair("AWS_PROFILE", "profile"),
+        std::pair("AZURE_AUTHORITY_HOST", "activeDirectoryAuthorityURI")}) {
+    if (std::string value = location.Config(setting); !value.empty()) {
+      access.env[variable] = std::move(value);
+    }
+  }
+  access.has_other_credential = !other.name.empty();
+  absl::StatusOr<Secret> cloud = ReadCredentials(ctx, api, location, kind, other);
+  if (absl::IsNotFound(cloud.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(cloud.status());
   access.secret_data[kCloudFile] = *std::move(cloud);
-  access.env["AWS_SHARED_CREDENTIALS_FILE"] = absl::StrCat(kSecretsFolder, "/", kCloudFile);
+  access.env[CredentialsVariable(kind)] = absl::StrCat(kSecretsFolder, "/", kCloudFile);
   return absl::OkStatus();
 }
 
@@ -176,7 +214,10 @@ absl::Status AddKeys(const CallContext& ctx, k8s::ApiClient& api,
 absl::StatusOr<RepositoryAccess> WithoutKeys(const CallContext& ctx, k8s::ApiClient& api,
                                              const BackupStorageLocation& location,
                                              const RepositoryAccessRequest& request) {
-  RETURN_IF_ERROR(CheckProvider(location));
+  RETURN_IF_ERROR(CheckLocationSettings(location));
+  if (request.object_lock.has_value() && request.for_writing && !request.for_deleting) {
+    RETURN_IF_ERROR(CheckObjectLocks(location));
+  }
   if (!location.Config("credentialsFile").empty() && location.credential().name.empty()) {
     CSIDELTA_LOG(kWarn,
                  "a location's config.credentialsFile is ignored: name its Secret in "
@@ -283,26 +324,22 @@ absl::StatusOr<RepositoryAccess> WithKeys(const CallContext& ctx, k8s::ApiClient
 
 }  // namespace
 
+const char* CredentialsVariable(StoreKind kind) {
+  switch (kind) {
+    case StoreKind::kAzure:
+      return "AZURE_CREDENTIALS_FILE";
+    case StoreKind::kGoogle:
+      return "GOOGLE_APPLICATION_CREDENTIALS";
+    default:
+      return "AWS_SHARED_CREDENTIALS_FILE";
+  }
+}
+
 absl::StatusOr<std::string> RepositoryAddress(const BackupStorageLocation& location,
                                               absl::string_view repository_path) {
-  std::string endpoint = location.Config("s3Url");
-  if (endpoint.empty()) {
-    const std::string region = location.Config("region");
-    endpoint =
-        absl::StrCat("https://s3.", region, region.empty() ? "" : ".", storage::AwsDomain(region));
-  }
-  if (!absl::StrContains(endpoint, "://")) {
-    return Refuse(absl::StrCat("config.s3Url \"", absl::CHexEscape(endpoint),
-                               "\" does not begin with https:// or http://"));
-  }
-  const absl::StatusOr<net::Url> url = net::ParseUrl(endpoint);
-  if (!url.ok() || (url->target != "/" && !url->target.empty())) {
-    return Refuse(absl::StrCat("config.s3Url is not the URL of a host without a path",
-                               url.ok() ? "" : ": ", url.ok() ? "" : url.status().message()));
-  }
-  const std::string address =
-      absl::StrCat("s3:", absl::StripSuffix(endpoint, "/"), "/", location.bucket(), "/",
-                   location.prefix(), location.prefix().empty() ? "" : "/", repository_path);
+  ASSIGN_OR_RETURN(const std::string bucket, BucketAddress(location));
+  const std::string address = absl::StrCat(bucket, location.prefix(),
+                                           location.prefix().empty() ? "" : "/", repository_path);
   const absl::StatusOr<storage::Location> parsed = storage::ParseLocation(address);
   if (!parsed.ok()) {
     return Refuse(parsed.status().message());
@@ -325,8 +362,10 @@ std::vector<SharedAddress> FindSharedAddresses(
     const absl::StatusOr<std::string> address =
         RepositoryAddress(location, velero::kRepositoryRoot);
     if (address.ok()) {
-      by_address[*address].emplace(location.created_at().value_or(absl::InfiniteFuture()),
-                                   absl::StrCat(location.namespace_name(), "/", location.name()));
+      // Two accounts of Azure may each have a container of this name.
+      by_address[absl::StrCat(location.Config("storageAccount"), " ", *address)].emplace(
+          location.created_at().value_or(absl::InfiniteFuture()),
+          absl::StrCat(location.namespace_name(), "/", location.name()));
     }
   }
   std::map<std::string, std::string> oldest;

@@ -30,7 +30,7 @@ namespace csidelta::datamover {
 inline constexpr char kSecretsFolder[] = "/secrets";  // where the worker finds its Secret
 // Keys of that Secret, which are names of files.
 inline constexpr char kKeyringFile[] = "keyring";
-inline constexpr char kCloudFile[] = "cloud";  // AWS shared credentials
+inline constexpr char kCloudFile[] = "cloud";  // the credentials, in the form of their cloud
 inline constexpr char kCaFile[] = "ca.crt";
 
 struct RepositoryAccessRequest {
@@ -71,8 +71,9 @@ struct RepositoryAccess {
 //
 // FAILED_PRECONDITION, naming the location, the fault and the next step, for permanent errors:
 // another provider, an unsupported setting, a read-only location to be written to, a missing Secret
-// or key, or another location with other keys at the same address. NOT_FOUND if the location is
-// missing, or has no keys to read with. Errors of the API server are returned as they are.
+// or key, credentials of another cloud, object locks where there are none, or another location with
+// other keys at the same address. NOT_FOUND if the location is missing, or has no keys to read
+// with. Errors of the API server are returned as they are.
 absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8s::ApiClient& api,
                                                       const RepositoryAccessRequest& request,
                                                       SecureRandom& random);
@@ -139,7 +140,11 @@ class AccessKeeper {
 using StoreOpener = std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
     const RepositoryAccess& access)>;
 
-// "s3:https://HOST/BUCKET/PREFIX/PATH". FAILED_PRECONDITION as above. Pure.
+// The variable that names the file with the credentials for a bucket of this kind.
+const char* CredentialsVariable(storage::Location::Kind kind);
+
+// "s3:https://HOST/BUCKET/PREFIX/PATH", "azure:CONTAINER:/PREFIX/PATH", "gs:BUCKET:/PREFIX/PATH".
+// FAILED_PRECONDITION as above. Pure.
 absl::StatusOr<std::string> RepositoryAddress(const objects::BackupStorageLocation& location,
                                               absl::string_view repository_path);
 

@@ -26,6 +26,7 @@ constexpr auto kRepositoryFields = [](auto& fields, auto& repository) {
   fields("encryption", repository.encryption);
   fields("kmsKeyID", repository.kms_key_id);
   fields("tagging", repository.tagging);
+  fields("options", repository.options);
   // As below: where it is not set, no field stands in the task.
   fields("objectLock", repository.object_lock, kObjectLockFields);
   fields("insecureTLS", repository.insecure_tls);

@@ -52,6 +52,8 @@ struct JobRepository {
   std::string encryption = {};     // of the bucket: "AES256", "aws:kms"; "": none is asked for
   std::string kms_key_id = {};
   std::string tagging = {};  // KEY=VALUE&KEY=VALUE
+  // NAME=VALUE, as -o of csi-delta has them. A map would keep what is no longer set.
+  std::vector<std::string> options = {};
   std::optional<JobObjectLock> object_lock = {};
   bool insecure_tls = false;
   bool is_read_only = false;      // no lock is taken, and nothing written

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "datamover/keyring.h"
 #include "datamover/location_settings.h"
@@ -23,9 +25,11 @@ namespace csidelta::datamover::repository_access_test {
 namespace {
 
 using support::IsOk;
+using Kind = storage::Location::Kind;
 using support::StatusIs;
 using testing::AllOf;
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -33,6 +37,9 @@ using testing::Pair;
 using testing::UnorderedElementsAre;
 
 constexpr char kCloud[] = "[default]\naws_access_key_id=id\naws_secret_access_key=shh\n";
+constexpr char kAzureFile[] =
+    "# of Velero\nAZURE_TENANT_ID=t\nAZURE_CLIENT_SECRET=shh\nMY_KEY=shh\n";
+constexpr char kGoogleFile[] = R"({"type": "service_account", "private_key": "shh"})";
 constexpr char kPath[] = "plugins/csi-delta/cluster/app/claim";
 
 class RepositoryAccessTest : public testing::Test {
@@ -55,6 +62,12 @@ class RepositoryAccessTest : public testing::Test {
   }
   void Config(const char* setting, const char* value) {
     location_["spec"]["config"][setting] = value;
+  }
+  // A location of another provider, with credentials.
+  void Use(const char* provider, Json config, const std::string& credentials) {
+    location_["spec"]["provider"] = provider;
+    location_["spec"]["config"] = std::move(config);
+    SeedSecret("creds", "cloud", credentials);
   }
   absl::StatusOr<RepositoryAccess> Open(bool for_writing,
                                         const std::string& written_with_key = "") {
@@ -197,38 +210,75 @@ TEST_F(RepositoryAccessTest, CredentialsThatDoNotReadAreNamedAndNotShown) {
 }
 
 TEST_F(RepositoryAccessTest, OtherProvidersAreRefusedByName) {
-  location_["spec"]["provider"] = "velero.io/azure";
+  location_["spec"]["provider"] = "velero.io/alibaba";
   EXPECT_THAT(Open(/*for_writing=*/true),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("velero/default"), HasSubstr("\"velero.io/azure\""),
-                             HasSubstr("back up to such a location"))));
+                       AllOf(HasSubstr("velero/default"), HasSubstr("\"velero.io/alibaba\""),
+                             HasSubstr("velero.io/aws"), HasSubstr("velero.io/azure"),
+                             HasSubstr("velero.io/gcp"), HasSubstr("back up to such a location"))));
   location_["spec"]["provider"] = "velero.io/aws";
   EXPECT_THAT(Open(/*for_writing=*/true), IsOk());
 }
 
+// Opens the location with one more setting, which is refused.
+struct RefusedSetting {
+  const char* key;
+  const char* value;
+};
+
 TEST_F(RepositoryAccessTest, SettingsThatCannotBeHonouredAreRefusedByName) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"customerKeyEncryptionFile", "/k"},
-      {"customerKeyEncryptionSecret", "s/k"},
-      {"s3ForcePathStyle", "yes"},
-      {"insecureSkipTLSVerify", "on"},
-      {"checksumAlgorithm", "MD4"},
-      {"tagging", "a"},
-      {"tagging", "a=1&b=2=3"},
-      {"tagging", "a=1\r\nx-amz-acl: public-read"},
-      {"tagging", "a=1&b=1&c=1&d=1&e=1&f=1&g=1&h=1&i=1&j=1&k=1"},
-      {"storageClass", "GLACIER"},
-      {"line\nbreak", "x"}};
-  const Json config = location_["spec"]["config"];
-  for (const auto& [key, value] : cases) {
-    location_["spec"]["config"] = config;
-    Config(key, value);
-    EXPECT_THAT(Open(/*for_writing=*/true),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         AllOf(HasSubstr("BackupStorageLocation velero/default: config."),
-                               HasSubstr(absl::CHexEscape(key)))))
-        << key << value;
-  }
+  const RefusedSetting of_s3[] = {{"customerKeyEncryptionFile", "/k"},
+                                  {"customerKeyEncryptionSecret", "s/k"},
+                                  {"s3ForcePathStyle", "yes"},
+                                  {"insecureSkipTLSVerify", "on"},
+                                  {"checksumAlgorithm", "MD4"},
+                                  {"tagging", "a"},
+                                  {"tagging", "a=1&b=2=3"},
+                                  {"tagging", "a=1\r\nx-amz-acl: public-read"},
+                                  {"tagging", "a=1&b=1&c=1&d=1&e=1&f=1&g=1&h=1&i=1&j=1&k=1"},
+                                  {"storageClass", "GLACIER"},
+                                  {"storageAccount", "acct"},
+                                  {"line\nbreak", "x"}};
+  const RefusedSetting of_azure[] = {{"storageAccount", ""},
+                                     {"storageAccount", "ab"},
+                                     {"storageAccount", "Acct"},
+                                     {"storageAccount", "acct.evil"},
+                                     {"storageAccount", "acct567890123456789012345"},
+                                     {"storageAccountURI", "acct.blob.core.windows.net"},
+                                     {"storageAccountURI", "https://u:p@host"},
+                                     {"storageAccountURI", "https://host/?sig=x"},
+                                     {"activeDirectoryAuthorityURI", "login"},
+                                     {"storageAccountKeyEnvVar", "MY KEY"},
+                                     {"storageAccountKeyEnvVar", "1KEY"},
+                                     {"useAAD", "yes"},
+                                     {"resourceGroup", "a b"},
+                                     {"subscriptionId", "a\nb"},
+                                     {"blockSizeInBytes", "0"},
+                                     {"blockSizeInBytes", "1Mi"},
+                                     {"blockSizeInBytes", "104857601"},
+                                     {"region", "westeurope"},
+                                     {"insecureSkipTLSVerify", "true"}};
+  const RefusedSetting of_google[] = {{"storeEndpoint", "http://storage-x.p.googleapis.com"},
+                                      {"universeDomain", "example.com"},
+                                      {"kmsKeyName", "projects/p\r\nx: y"},
+                                      {"region", "europe-west1"}};
+  const auto expect_refused = [&](absl::Span<const RefusedSetting> settings) {
+    const Json config = location_["spec"]["config"];
+    for (const auto& [key, value] : settings) {
+      location_["spec"]["config"] = config;
+      Config(key, value);
+      EXPECT_THAT(Open(/*for_writing=*/true),
+                  StatusIs(absl::StatusCode::kFailedPrecondition,
+                           AllOf(HasSubstr("BackupStorageLocation velero/default: config."),
+                                 HasSubstr(absl::CHexEscape(key)))))
+          << key << value;
+    }
+  };
+  expect_refused(of_s3);
+  Use("azure", {{"storageAccount", "acct"}}, kAzureFile);
+  expect_refused(of_azure);
+  Use("gcp", Json::object(), kGoogleFile);
+  expect_refused(of_google);
 }
 
 // What follows the slash would be taken for a folder, in a foreign bucket.
@@ -242,17 +292,23 @@ TEST_F(RepositoryAccessTest, ABucketsNameIsTakenWholeOrRefused) {
 
 TEST_F(RepositoryAccessTest, IgnoredSettingsChangeNothing) {
   const objects::JobRepository repository = RepositoryOf();
-  for (const LocationSetting& setting : LocationSettings()) {
+  for (const LocationSetting& setting : LocationSettings(Kind::kS3)) {
     if (setting.use == LocationSetting::Use::kIgnored) {
       Config(std::string(setting.key).c_str(), "x");
     }
   }
   Config("credentialsFile", "/tmp/credentials/velero/creds-cloud");  // Beside spec.credential.
   Config("customerKeyEncryptionSecret", "");
-  for (const char* algorithm : {"", "CRC32", "SHA256"}) {
+  for (const char* algorithm : {"CRC32", "SHA256"}) {
     Config("checksumAlgorithm", algorithm);
     EXPECT_EQ(RepositoryOf(), repository);
   }
+}
+
+TEST_F(RepositoryAccessTest, AnEmptyChecksumAlgorithmSendsNoChecksum) {
+  EXPECT_THAT(RepositoryOf().options, IsEmpty());
+  Config("checksumAlgorithm", "");
+  EXPECT_THAT(RepositoryOf().options, ElementsAre("s3.checksum=none"));
 }
 
 TEST_F(RepositoryAccessTest, AFileInVelerosPodIsNoCredentialOfAWorker) {
@@ -297,10 +353,145 @@ TEST_F(RepositoryAccessTest, TheDocumentationHasARowForEachSetting) {
       {LocationSetting::Use::kSupported, "supported"},
       {LocationSetting::Use::kIgnored, "ignored"},
       {LocationSetting::Use::kRejected, "rejected"}};
-  EXPECT_GE(LocationSettings().size(), 10u);
-  for (const LocationSetting& setting : LocationSettings()) {
-    EXPECT_THAT(page, HasSubstr(absl::StrCat("| `", setting.key, "` | ", texts.at(setting.use),
-                                             " | ", setting.how, " |")));
+  for (const auto& [kind, heading, settings] :
+       {std::tuple(Kind::kDirectory, "### Keys of every provider", 4U),
+        std::tuple(Kind::kS3, "### Keys of S3", 14U),
+        std::tuple(Kind::kAzure, "### Keys of Azure", 8U),
+        std::tuple(Kind::kGoogle, "### Keys of Google", 4U)}) {
+    ASSERT_THAT(page, HasSubstr(heading));
+    const std::string section = page.substr(page.find(heading));
+    const std::string table = section.substr(0, section.find("\n\n", section.find("|---|")));
+    EXPECT_EQ(LocationSettings(kind).size(), settings) << heading;
+    for (const LocationSetting& setting : LocationSettings(kind)) {
+      EXPECT_THAT(table, HasSubstr(absl::StrCat("| `", setting.key, "` | ", texts.at(setting.use),
+                                                " | ", setting.how, " |")));
+    }
+  }
+}
+
+// --- Azure and Google
+
+TEST_F(RepositoryAccessTest, AWorkerForAzureGetsAccountAndCredentials) {
+  Use("velero.io/azure", {{"storageAccount", "acct"}}, kAzureFile);
+  const auto access = Open(/*for_writing=*/true);
+  ASSERT_THAT(access, IsOk());
+  EXPECT_EQ(access->repository,
+            (objects::JobRepository{.address = absl::StrCat("azure:b:/p/", kPath),
+                                    .options = {"azure.account-name=acct", "azure.use-aad=false"},
+                                    .has_keyring = true}));
+  EXPECT_THAT(access->env, ElementsAre(Pair("AZURE_CREDENTIALS_FILE", "/secrets/cloud")));
+  EXPECT_EQ(access->secret_data.at("cloud").Reveal(), kAzureFile);
+}
+
+TEST_F(RepositoryAccessTest, EachSettingOfAzureReachesTheWorker) {
+  Use("azure",
+      {{"storageAccount", "acct"},
+       {"storageAccountURI", "https://acct.example/"},
+       {"storageAccountKeyEnvVar", "MY_KEY"},
+       {"useAAD", "true"},
+       {"resourceGroup", "backup(s)"},
+       {"subscriptionId", "sub"},
+       {"activeDirectoryAuthorityURI", "https://login.example/"},
+       {"blockSizeInBytes", "4096"},
+       {"caCert", "pem"}},
+      kAzureFile);
+  const auto access = Open(/*for_writing=*/true);
+  ASSERT_THAT(access, IsOk());
+  EXPECT_THAT(access->repository.options,
+              UnorderedElementsAre(
+                  "azure.account-name=acct", "azure.storage-account-uri=https://acct.example/",
+                  "azure.account-key-variable=MY_KEY", "azure.resource-group=backup(s)",
+                  "azure.subscription-id=sub", "azure.block-size=1048576"));
+  EXPECT_TRUE(access->repository.has_certificates);
+  EXPECT_THAT(access->env, Contains(Pair("AZURE_AUTHORITY_HOST", "https://login.example/")));
+  Config("storageAccountKeyEnvVar", "");
+  EXPECT_THAT(RepositoryOf().options, Contains("azure.use-aad=true"));
+}
+
+TEST_F(RepositoryAccessTest, AWorkerForGoogleGetsKeyAndCredentials) {
+  Use("velero.io/gcp",
+      {{"kmsKeyName", "projects/p/k"},
+       {"storeEndpoint", "storage-x.p.googleapis.com"},
+       {"serviceAccount", "velero@p"},
+       {"universeDomain", "googleapis.com"}},
+      kGoogleFile);
+  const auto access = Open(/*for_writing=*/true);
+  ASSERT_THAT(access, IsOk());
+  EXPECT_EQ(access->repository,
+            (objects::JobRepository{.address = absl::StrCat("gs:b:/p/", kPath),
+                                    .options = {"gs.kms-key-name=projects/p/k",
+                                                "gs.endpoint=https://storage-x.p.googleapis.com"},
+                                    .has_keyring = true}));
+  EXPECT_THAT(access->env, ElementsAre(Pair("GOOGLE_APPLICATION_CREDENTIALS", "/secrets/cloud")));
+  Config("storeEndpoint", "https://storage-y.p.googleapis.com");
+  EXPECT_THAT(RepositoryOf().options, Contains("gs.endpoint=https://storage-y.p.googleapis.com"));
+  EXPECT_EQ(access->secret_data.at("cloud").Reveal(), kGoogleFile);
+}
+
+TEST_F(RepositoryAccessTest, WithoutASecretTheIdentityOfTheWorkerCounts) {
+  location_["spec"].erase("credential");
+  for (const char* provider : {"azure", "gcp"}) {
+    Use(provider, provider == std::string("azure") ? Json{{"storageAccount", "acct"}} : Json(), "");
+    const auto access = Open(/*for_writing=*/true);
+    ASSERT_THAT(access, IsOk());
+    EXPECT_THAT(access->env, IsEmpty());
+    EXPECT_FALSE(access->secret_data.contains("cloud"));
+  }
+}
+
+TEST_F(RepositoryAccessTest, CredentialsOfAnotherCloudAreRefusedByName) {
+  struct Case {
+    const char* provider;
+    const char* credentials;
+    const char* expected;
+    const char* seems;
+  };
+  for (const Case& one :
+       {Case{"azure", kCloud, "of Azure, which has lines such as AZURE_CLIENT_ID=VALUE", "of AWS"},
+        Case{"azure", kGoogleFile, "of Azure, which has lines", "of Google"},
+        Case{"azure", "shh", "of Azure, which has lines", ""},
+        Case{"azure", "AZURE_TENANT_ID=shh", "has no line MY_KEY=", ""},
+        Case{"gcp", kCloud, "of Google, which has a JSON object with a type", "of AWS"},
+        Case{"gcp", kAzureFile, "of Google, which has a JSON", "of Azure"},
+        Case{"gcp", R"({"type": "", "private_key": "shh"})", "of Google, which has a JSON", ""},
+        Case{"gcp", R"({"type": "service_account", "private_key": "shh)", "of Google, which", ""},
+        Case{"aws", kAzureFile, "of AWS, which has sections such as [default]", "of Azure"},
+        Case{"aws", kGoogleFile, "of AWS, which has sections", "of Google"}}) {
+    Use(one.provider, Json::object(), one.credentials);
+    if (one.provider == std::string("azure")) {
+      Config("storageAccount", "acct");
+      Config("storageAccountKeyEnvVar", "MY_KEY");
+    }
+    const auto access = Open(/*for_writing=*/true);
+    EXPECT_THAT(access, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 AllOf(HasSubstr("Secret velero/creds, key cloud: "),
+                                       HasSubstr(one.expected), HasSubstr(one.seems),
+                                       Not(HasSubstr("shh")))));
+    EXPECT_EQ(absl::StrContains(access.status().message(), "it seems to be one of"),
+              *one.seems != '\0');
+  }
+}
+
+TEST_F(RepositoryAccessTest, ObjectLocksAreOfS3Alone) {
+  Use("gcp", Json::object(), kGoogleFile);
+  ASSERT_THAT(Open(/*for_writing=*/true), IsOk());
+  RepositoryAccessRequest request = {.velero_namespace = "velero",
+                                     .location = "default",
+                                     .mover_namespace = "mover",
+                                     .repository_path = kPath,
+                                     .for_writing = true,
+                                     .object_lock = {{"COMPLIANCE", 30}}};
+  EXPECT_THAT(OpenRepositoryAccess(CallContext(), api_, request, random_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("velero/default: immutability is set"),
+                             HasSubstr("buckets of S3 alone"),
+                             HasSubstr("backupStorageLocations.default.immutability"))));
+  for (const bool for_writing : {false, true}) {
+    request.for_writing = for_writing;
+    request.for_deleting = for_writing;
+    const auto access = OpenRepositoryAccess(CallContext(), api_, request, random_);
+    ASSERT_THAT(access, IsOk());
+    EXPECT_FALSE(access->repository.object_lock.has_value());
   }
 }
 
@@ -526,6 +717,19 @@ TEST_F(SharedLocationTest, AnotherPrefixOrALocationThatIsOnlyReadIsNone) {
   other_["spec"]["objectStorage"]["prefix"] = "p";
   other_["spec"]["accessMode"] = "ReadOnly";
   EXPECT_THAT(OpenOf("velero"), IsOk());
+}
+
+TEST_F(SharedLocationTest, ContainersOfTwoAccountsAreTwo) {
+  const auto shared = [&](const char* account) {
+    location_["spec"]["provider"] = "velero.io/azure";
+    other_["spec"]["provider"] = "azure";
+    location_["spec"]["config"] = {{"storageAccount", "acct"}};
+    other_["spec"]["config"] = {{"storageAccount", account}};
+    return FindSharedAddresses({*objects::BackupStorageLocation::Parse(objects::Object(location_)),
+                                *objects::BackupStorageLocation::Parse(objects::Object(other_))});
+  };
+  EXPECT_EQ(shared("acct").size(), 1U);
+  EXPECT_THAT(shared("acct2"), IsEmpty());
 }
 
 TEST_F(SharedLocationTest, WhatWasWrittenBeforeCanBeDeleted) {

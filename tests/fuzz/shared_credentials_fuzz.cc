@@ -1,10 +1,11 @@
-// A shared credentials file, as anybody may write it.
+// A file of credentials, as anybody may write it.
 
 #include <cstddef>
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
 #include "base/check.h"
+#include "storage/credentials_file.h"
 #include "storage/location.h"
 #include "storage/shared_credentials.h"
 
@@ -17,9 +18,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
     CSIDELTA_CHECK(found->is_there && !found->credentials->access_key_id.empty() &&
                    !found->credentials->secret_access_key.empty());
   }
+  using Kind = csidelta::storage::Location::Kind;
+  for (const Kind kind : {Kind::kAzure, Kind::kGoogle}) {
+    csidelta::storage::CheckCredentialsFile(kind, text, "KEY").IgnoreError();
+  }
   // The same bytes as a repository's location.
   if (const auto location = csidelta::storage::ParseLocation(text);
-      location.ok() && location->kind == csidelta::storage::Location::Kind::kS3) {
+      location.ok() && location->kind == Kind::kS3) {
     CSIDELTA_CHECK(!location->bucket.empty() && location->endpoint.user_info.empty());
   }
   return 0;

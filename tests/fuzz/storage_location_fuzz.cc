@@ -27,13 +27,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
     return 0;
   }
   csidelta::datamover::CheckLocationSettings(*location).IgnoreError();
+  csidelta::datamover::StoreOptions(*location);
   const auto address = csidelta::datamover::RepositoryAddress(*location, kPath);
   if (!address.ok()) {
     CSIDELTA_CHECK(address.status().code() == absl::StatusCode::kFailedPrecondition);
     return 0;
   }
   const auto place = csidelta::storage::ParseLocation(*address);
-  CSIDELTA_CHECK(place.ok() && place->kind == csidelta::storage::Location::Kind::kS3);
+  CSIDELTA_CHECK(place.ok() && place->kind == *csidelta::datamover::StoreKindOf(*location));
   CSIDELTA_CHECK(place->bucket == location->bucket());
   CSIDELTA_CHECK(place->prefix == absl::StrCat(location->prefix(),
                                                location->prefix().empty() ? "" : "/", kPath, "/"));

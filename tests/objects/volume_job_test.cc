@@ -24,6 +24,7 @@ VolumeJob JobOf(VolumeWork work) {
                          .encryption = "aws:kms",
                          .kms_key_id = "k",
                          .tagging = "a=b",
+                         .options = {"gs.x=a=b"},
                          .insecure_tls = true,
                          .is_read_only = true,
                          .has_certificates = true,
