@@ -69,8 +69,9 @@ std::string Checklist(const std::vector<doctor::Finding>& findings, bool has_col
 
 class DoctorCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  DoctorCommand() : Command(VerbFamily::kMover) {}
+
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.Add("--all", "also show checks that found nothing", all_);
     table.Add("--probe",
               "also create a PVC of each storage class in use and a Pod that opens it, and delete "
@@ -95,8 +96,6 @@ class DoctorCommand : public Command {
                 "answer, it ends within ten seconds. A fault that causes others is reported alone. "
                 "Writes nothing to the cluster without --probe, and one "
                 "small object to each bucket, which it deletes. Exit code 1 when it finds a fault.",
-            .table = std::move(table),
-            .family = VerbFamily::kMover,
             .examples = {"doctor", "doctor --probe --class fast --context prod"}};
   }
 
