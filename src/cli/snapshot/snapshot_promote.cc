@@ -270,13 +270,14 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshot
   if (!set_.empty()) {
     ASSIGN_OR_RETURN(snapshots, snapshots::SnapshotsOfSet(limited, api(), namespace_, set_));
   } else {
+    const k8s::ObjectKey key = VolumeSnapshot::Key(namespace_, names_.front());
     ASSIGN_OR_RETURN(std::optional<VolumeSnapshot> found,
-                     objects::Find<VolumeSnapshot>(
-                         limited, api(), VolumeSnapshot::Key(namespace_, names_.front())));
+                     objects::Find<VolumeSnapshot>(limited, api(), key));
     if (!found.has_value()) {
-      return absl::NotFoundError(
-          absl::StrCat("VolumeSnapshot ", namespace_, "/", names_.front(),
-                       " does not exist; csi-delta snapshot list shows those that do"));
+      return OrUnserved(limited, api(), key,
+                        absl::NotFoundError(absl::StrCat(
+                            "VolumeSnapshot ", namespace_, "/", names_.front(),
+                            " does not exist; csi-delta snapshot list shows those that do")));
     }
     snapshots.push_back(*std::move(found));
   }

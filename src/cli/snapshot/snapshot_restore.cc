@@ -308,8 +308,11 @@ absl::StatusOr<std::vector<SwapTarget>> SnapshotRestoreCommand::Targets() const 
                        .snapshot_name = name_,
                        .takes_safety_snapshot = takes_safety};
   if (!name_.empty()) {
-    ASSIGN_OR_RETURN(target.snapshot, objects::Find<VolumeSnapshot>(
-                                          ctx(), api(), VolumeSnapshot::Key(namespace_, name_)));
+    const k8s::ObjectKey key = VolumeSnapshot::Key(namespace_, name_);
+    ASSIGN_OR_RETURN(target.snapshot, objects::Find<VolumeSnapshot>(ctx(), api(), key));
+    if (!target.snapshot.has_value()) {  // Else the plan says so.
+      RETURN_IF_ERROR(OrUnserved(ctx(), api(), key, absl::OkStatus()));
+    }
   }
   targets.push_back(std::move(target));
   return targets;
