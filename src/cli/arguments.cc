@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/enum_names.h"
 #include "base/status_macros.h"
 #include "cli/text.h"
 
@@ -168,11 +169,10 @@ std::string FlagHead(const Flag& flag) {
 
 std::string DescribeEntry(const std::string& head, absl::string_view text, int columns,
                           int text_column = kHelpTextColumn) {
-  std::string body = WrapText(text, text_column, columns);
-  if (head.size() + 2 > static_cast<std::size_t>(text_column)) {
-    return absl::StrCat(head, "\n", body);
-  }
-  return absl::StrCat(head, body.substr(head.size()));
+  const std::string body = WrapText(text, text_column, columns);
+  return head.size() + 2 > static_cast<std::size_t>(text_column)
+             ? absl::StrCat(head, "\n", body)
+             : absl::StrCat(head, body.substr(head.size()));
 }
 
 std::string DescribeFlags(absl::string_view title, const ArgumentTable& table, int columns) {
@@ -196,20 +196,11 @@ std::string DescribePositional(const Positional& positional) {
   return absl::StrJoin(parts, " ");
 }
 
-absl::string_view TitleOf(VerbFamily family) {
-  switch (family) {
-    case VerbFamily::kRepository:
-    case VerbFamily::kNewRepository:
-      return "Flags of verbs on a repository";
-    case VerbFamily::kCluster:
-      return "Flags of verbs on snapshots of a cluster";
-    case VerbFamily::kMover:
-      return "Flags of verbs on the data mover of a cluster";
-    case VerbFamily::kPlain:
-      break;
-  }
-  return "";
-}
+constexpr EnumNames<VerbFamily, 4> kFamilyTitles = {
+    {{VerbFamily::kRepository, "Flags of verbs on a repository"},
+     {VerbFamily::kNewRepository, "Flags of verbs on a repository"},
+     {VerbFamily::kCluster, "Flags of verbs on snapshots of a cluster"},
+     {VerbFamily::kMover, "Flags of verbs on the data mover of a cluster"}}};
 
 std::string DescribeFamilies(const ProgramSyntax& program, std::optional<VerbFamily> only,
                              int columns) {
@@ -217,7 +208,7 @@ std::string DescribeFamilies(const ProgramSyntax& program, std::optional<VerbFam
   for (const auto& [family, table] : program.of) {
     // All verbs of a repository but a few take those of kRepository.
     if (only.has_value() ? only == family : family != VerbFamily::kNewRepository) {
-      absl::StrAppend(&out, DescribeFlags(TitleOf(family), table, columns));
+      absl::StrAppend(&out, DescribeFlags(EnumName(kFamilyTitles, family), table, columns));
     }
   }
   return absl::StrCat(out, DescribeFlags("Flags of all verbs", program.shared, columns));

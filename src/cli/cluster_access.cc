@@ -63,6 +63,15 @@ std::unique_ptr<k8s::ApiClient> ClusterAccess::MakeClient() const {
   return k8s::MakeClient(std::move(settings));
 }
 
+absl::Status OrUnserved(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                        const absl::Status& not_found) {
+  const absl::Status listed =
+      api.List(ctx, key.type, key.namespace_name,
+               {.label_selector = "", .field_selector = absl::StrCat("metadata.name=", key.name)})
+          .status();
+  return absl::IsNotFound(listed) ? listed : not_found;
+}
+
 void ClusterOptions::Declare(ArgumentTable& table) {
   table.Add("-n,--namespace", "NS", "the namespace (default: that of the context)", namespace_name);
   table.Add("-A,--all-namespaces", "all namespaces", all_namespaces);

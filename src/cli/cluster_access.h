@@ -3,7 +3,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/call_context.h"
 #include "cli/arguments.h"
 #include "k8s/api_client.h"
 #include "k8s/config.h"
@@ -21,6 +23,11 @@ struct ClusterAccess {
   // Of a client that waits longer for the API server, for programs that run in Pods.
   k8s::ClientSettings Settings() const;
 };
+
+// Why an object was not found: `not_found`, unless the API server does not serve its kind, as where
+// its CRD is missing. Then that is the error, with what to install.
+absl::Status OrUnserved(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                        const absl::Status& not_found);
 
 // The flags of verbs on a cluster. A name has one meaning in all of them.
 struct ClusterOptions {

@@ -12,7 +12,6 @@
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
-#include "objects/data_transfer.h"
 #include "objects/protected_volume.h"
 #include "velero/data_reference.h"
 
@@ -87,10 +86,14 @@ absl::StatusOr<StoredBackup> BackupOfPvc(const CallContext& ctx, k8s::ApiClient&
 
 absl::StatusOr<StoredBackup> BackupOfUpload(const CallContext& ctx, k8s::ApiClient& api,
                                             const ClusterRepositoryFlags& flags) {
-  ASSIGN_OR_RETURN(const objects::DataUpload upload, inplace::ReadUpload(ctx, api, flags.source()));
+  const absl::StatusOr<objects::DataUpload> upload = inplace::ReadUpload(ctx, api, flags.source());
+  if (absl::IsNotFound(upload.status())) {
+    return OrUnserved(ctx, api, flags.upload_key(), upload.status());
+  }
+  RETURN_IF_ERROR(upload.status());
   ASSIGN_OR_RETURN(velero::DataReference reference,
-                   velero::ParseDataReference(upload.snapshot_id()));
-  return StoredBackup{.location = upload.storage_location(), .reference = std::move(reference)};
+                   velero::ParseDataReference(upload->snapshot_id()));
+  return StoredBackup{.location = upload->storage_location(), .reference = std::move(reference)};
 }
 
 absl::StatusOr<ClusterRepository> Find(const CallContext& ctx, k8s::ApiClient& api,

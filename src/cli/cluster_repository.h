@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "cli/arguments.h"
@@ -10,6 +9,7 @@
 #include "datamover/repository_access.h"
 #include "engine/session.h"
 #include "inplace/mover_restore.h"
+#include "objects/data_transfer.h"
 
 // Repositories of the data mover: address, keys and credentials as the cluster has them, read with
 // the rights of the caller.
@@ -28,6 +28,7 @@ struct ClusterRepositoryFlags {
   // Whether they name a repository.
   bool are_given() const { return !pvc.empty() || !upload.empty(); }
   inplace::MovedSource source() const { return {velero_namespace, upload, location}; }
+  k8s::ObjectKey upload_key() const { return objects::DataUpload::Key(velero_namespace, upload); }
 };
 
 struct ClusterRepository {

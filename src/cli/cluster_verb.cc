@@ -7,6 +7,13 @@
 
 namespace csidelta::cli {
 
+absl::StatusOr<ExitCode> ClusterCommand::Run(const CallContext& ctx, Session& session) {
+  ctx_ = &ctx;
+  session_ = &session;
+  api_ = cluster().access.MakeClient();
+  return Work();
+}
+
 std::string OutputForm(const Session& session) {
   return session.options().json ? "json" : session.options().cluster.output;
 }

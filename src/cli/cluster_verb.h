@@ -2,18 +2,50 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
+#include "base/call_context.h"
 #include "base/json.h"
+#include "base/random.h"
 #include "cli/cluster_access.h"
+#include "cli/command.h"
 #include "cli/session.h"
 
 // Shared by verbs on a cluster, besides their flags.
 namespace csidelta::cli {
+
+// A verb with the flags of ClusterOptions, those of kubectl. Run() makes the client, and Work()
+// does the rest. What is below Work() is there while it runs.
+class ClusterCommand : public Command {
+ public:
+  explicit ClusterCommand(VerbFamily family = VerbFamily::kCluster) : Command(family) {}
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) final;
+
+ protected:
+  virtual absl::StatusOr<ExitCode> Work() = 0;
+
+  const CallContext& ctx() const { return *ctx_; }
+  Session& session() const { return *session_; }
+  Console& console() const { return session_->console(); }
+  Random& random() const { return *session_->environment().random; }
+  const ClusterOptions& cluster() const { return session_->options().cluster; }
+  k8s::ApiClient& api() const { return *api_; }
+
+ private:
+  const CallContext* ctx_ = nullptr;
+  Session* session_ = nullptr;
+  std::unique_ptr<k8s::ApiClient> api_;
+};
+
+// The same on the data mover of a cluster.
+struct MoverCommand : ClusterCommand {
+  MoverCommand() : ClusterCommand(VerbFamily::kMover) {}
+};
 
 // The form that -o or --json requests: "json", "yaml", "name", "wide", or "table".
 std::string OutputForm(const Session& session);

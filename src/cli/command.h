@@ -1,7 +1,7 @@
 #pragma once
 
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,12 +15,33 @@ namespace csidelta::cli {
 // One verb with the values of its flags. It is declared once, then run at most once.
 class Command {
  public:
+  explicit Command(VerbFamily family = VerbFamily::kPlain) : family_(family) {}
   virtual ~Command() = default;
 
-  // Name, summary, details and flags. The flags are bound to members of this object.
-  virtual VerbSyntax Declare() = 0;
+  // The flags are bound to members of this object.
+  VerbSyntax Declare() {
+    ArgumentTable table;
+    VerbSyntax syntax = Describe(table);
+    syntax.table = std::move(table);
+    syntax.family = family_;
+    return syntax;
+  }
 
   virtual absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) = 0;
+
+ protected:
+  // Adds the flags to `table`, and returns name, summary, details and examples.
+  virtual VerbSyntax Describe(ArgumentTable& table) = 0;
+
+ private:
+  const VerbFamily family_;
+};
+
+struct RepositoryCommand : Command {
+  RepositoryCommand() : Command(VerbFamily::kRepository) {}
+};
+struct NewRepositoryCommand : Command {
+  NewRepositoryCommand() : Command(VerbFamily::kNewRepository) {}
 };
 
 using Commands = std::vector<std::unique_ptr<Command>>;
@@ -32,47 +53,17 @@ void AddEach(Commands& all) {
 }
 
 // Each adds the verbs of a file.
-void AddInitCommand(Commands& all);
-void AddBackupCommand(Commands& all);
-void AddRestoreCommand(Commands& all);
-void AddSnapshotsCommand(Commands& all);
-void AddShowCommand(Commands& all);
-void AddMapCommand(Commands& all);
-void AddLsCommand(Commands& all);
-void AddDiffCommand(Commands& all);
-void AddStatsCommand(Commands& all);
-void AddCheckCommand(Commands& all);
-void AddForgetCommand(Commands& all);
-void AddPruneCommand(Commands& all);
-void AddCopyCommand(Commands& all);
-void AddRepairCommands(Commands& all);
-void AddRepairVersionsCommand(Commands& all);
-void AddExtendLocksCommand(Commands& all);
-void AddKeyCommands(Commands& all);
-void AddDatamoverCommand(Commands& all);
-void AddDiffsnapCommand(Commands& all);
-void AddConformanceCommand(Commands& all);
-void AddStatusCommand(Commands& all);
-void AddDoctorCommand(Commands& all);
-void AddWorkerCommand(Commands& all);
-void AddDeletionsCommands(Commands& all);
-void AddMoverKeyCommands(Commands& all);
-void AddAdoptCommand(Commands& all);
-void AddBasesCommands(Commands& all);
-void AddDebugCommand(Commands& all);
-void AddTryCommand(Commands& all);
-void AddUninstallCommand(Commands& all);
-void AddSnapshotCreateCommand(Commands& all);
-void AddSnapshotListCommand(Commands& all);
-void AddSnapshotShowCommand(Commands& all);
-void AddSnapshotDeleteCommand(Commands& all);
-void AddSnapshotPruneCommand(Commands& all);
-void AddSnapshotPromoteCommand(Commands& all);
-void AddSnapshotRestoreCommand(Commands& all);
-void AddSnapshotImportCommand(Commands& all);
-void AddSnapshotScheduleCommand(Commands& all);
-void AddLonghornCommands(Commands& all);
-void AddCompletionCommand(Commands& all);
+using AddsCommands = void(Commands& all);
+AddsCommands AddInitCommand, AddBackupCommand, AddRestoreCommand, AddSnapshotsCommand,
+    AddShowCommand, AddMapCommand, AddLsCommand, AddDiffCommand, AddStatsCommand, AddCheckCommand,
+    AddForgetCommand, AddPruneCommand, AddCopyCommand, AddRepairCommands, AddRepairVersionsCommand,
+    AddExtendLocksCommand, AddKeyCommands, AddDatamoverCommand, AddDiffsnapCommand,
+    AddConformanceCommand, AddStatusCommand, AddDoctorCommand, AddWorkerCommand,
+    AddDeletionsCommands, AddMoverKeyCommands, AddAdoptCommand, AddBasesCommands, AddDebugCommand,
+    AddTryCommand, AddUninstallCommand, AddSnapshotCreateCommand, AddSnapshotListCommand,
+    AddSnapshotShowCommand, AddSnapshotDeleteCommand, AddSnapshotPruneCommand,
+    AddSnapshotPromoteCommand, AddSnapshotRestoreCommand, AddSnapshotImportCommand,
+    AddSnapshotScheduleCommand, AddLonghornCommands, AddCompletionCommand;
 
 // All verbs, in the order of --help.
 Commands AllCommands();

@@ -1,6 +1,5 @@
 #include "cli/completion.h"
 
-#include <algorithm>
 #include <set>
 
 #include "absl/algorithm/container.h"
@@ -64,15 +63,13 @@ std::vector<const ArgumentTable*> TablesOf(const VerbSyntax* verb, const Program
 
 class CompletionCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.AddPositional("bash|zsh|fish", "the shell", shell_);
     return {.name = "completion",
             .summary = "Print a script that makes a shell complete verbs and flags",
             .details =
                 "For bash: source <(csi-delta completion bash). For zsh: put it into a file "
                 "_csi-delta of a folder of fpath. For fish: csi-delta completion fish | source.",
-            .table = std::move(table),
             .examples = {"completion bash", "completion fish | source"}};
   }
 

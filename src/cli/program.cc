@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/completion.h"
 #include "datamover/controller/mover_kinds.h"
@@ -22,34 +23,30 @@
 namespace csidelta::cli {
 namespace {
 
-class VersionCommand : public Command {
+class VersionCommand : public MoverCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.Add("--cluster",
               "also the images of Velero, plugin and data mover, and the CRDs; so does --context",
               cluster_);
     return {.name = "version",
             .summary = "Print the version of this program, and what runs in a cluster",
-            .table = std::move(table),
-            .family = VerbFamily::kMover,
             .examples = {"version", "version --context prod"}};
   }
 
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+  absl::StatusOr<ExitCode> Work() override {
     const std::string program = ProgramVersion();
-    const std::string& commit = session.environment().commit;
+    const std::string& commit = session().environment().commit;
     Json result = {{"message_type", "version"},
                    {"version", program.substr(program.find(' ') + 1)},
                    {"repository_version", repository::kRepositoryVersion},
                    {"commit", commit}};
     std::string text =
         absl::StrCat(program, commit.empty() ? "" : absl::StrCat(" (commit ", commit, ")"), "\n");
-    const ClusterOptions& cluster = session.options().cluster;
-    if (cluster_ || !cluster.access.kubecontext.empty()) {
-      AddInstalled(ctx.WithTimeout(kClusterTimeMax), cluster, result, text);
+    if (cluster_ || !cluster().access.kubecontext.empty()) {
+      AddInstalled(ctx().WithTimeout(kClusterTimeMax), result, text);
     }
-    session.console().PrintResult(result, text);
+    console().PrintResult(result, text);
     return ExitCode::kOk;
   }
 
@@ -57,14 +54,12 @@ class VersionCommand : public Command {
   static constexpr absl::Duration kClusterTimeMax = absl::Seconds(10);
 
   // An error of the cluster is a line of the result: the version is known all the same.
-  static void AddInstalled(const CallContext& ctx, const ClusterOptions& cluster, Json& result,
-                           std::string& text) {
-    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+  void AddInstalled(const CallContext& limited, Json& result, std::string& text) const {
     std::vector<std::string> spaces =
-        absl::StrSplit(cluster.velero_namespaces, ',', absl::SkipEmpty());
-    spaces.push_back(cluster.mover_namespace);
+        absl::StrSplit(cluster().velero_namespaces, ',', absl::SkipEmpty());
+    spaces.push_back(cluster().mover_namespace);
     for (const std::string& space : spaces) {
-      const auto deployments = objects::List<objects::Deployment>(ctx, *api, space);
+      const auto deployments = objects::List<objects::Deployment>(limited, api(), space);
       std::set<std::string> images;
       for (const auto& deployment : deployments.value_or(std::vector<objects::Deployment>())) {
         for (const auto& containers : {deployment.containers(), deployment.init_containers()}) {
@@ -80,7 +75,7 @@ class VersionCommand : public Command {
                       "\n");
       result["images"][space] = images;
     }
-    const absl::Status kinds = datamover::CheckMoverKinds(ctx, *api);
+    const absl::Status kinds = datamover::CheckMoverKinds(limited, api());
     result["crds"] = kinds.ok() ? "ok" : std::string(kinds.message());
     absl::StrAppend(&text, "CRDs: ", kinds.ok() ? "of this version" : kinds.message(), "\n");
   }

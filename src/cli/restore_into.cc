@@ -36,7 +36,6 @@ class RestoreIntoRun {
 
   // If the setting is off, the data mover refuses, but only after the safety snapshot was taken.
   absl::Status CheckSwitchedOn();
-  absl::StatusOr<std::optional<datamover::MoverSettings>> ReadMoverSettings();
 
   bool takes_safety_snapshot() const { return flags_.safety == "yes"; }
 
@@ -82,10 +81,12 @@ absl::StatusOr<inplace::MoverPlan> RestoreIntoRun::Plan() {
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
                    inplace::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
   console_.InfoAll(around.not_checked);
-  ASSIGN_OR_RETURN(
-      inplace::MoverPlan plan,
-      inplace::PlanMoverRestore(ctx_, *api_, around, flags_.source.source(), pvc_name_));
-  if (!plan.goes_on) {
+  absl::StatusOr<inplace::MoverPlan> plan =
+      inplace::PlanMoverRestore(ctx_, *api_, around, flags_.source.source(), pvc_name_);
+  if (absl::IsNotFound(plan.status())) {
+    return OrUnserved(ctx_, *api_, flags_.source.upload_key(), plan.status());
+  }
+  if (plan.ok() && !plan->goes_on) {
     RETURN_IF_ERROR(CheckSwitchedOn());
   }
   return plan;
@@ -94,7 +95,15 @@ absl::StatusOr<inplace::MoverPlan> RestoreIntoRun::Plan() {
 absl::Status RestoreIntoRun::CheckSwitchedOn() {
   const std::string location =
       absl::StrCat("ConfigMap ", flags_.source.mover_namespace, "/", datamover::kSettingsConfigMap);
-  const absl::StatusOr<std::optional<datamover::MoverSettings>> settings = ReadMoverSettings();
+  const absl::Status allowed = k8s::RequireAccess(ctx_, *api_,
+                                                  {.verb = "get",
+                                                   .type = objects::ConfigMap::Type(),
+                                                   .namespace_name = flags_.source.mover_namespace,
+                                                   .name = datamover::kSettingsConfigMap},
+                                                  snapshots::kSnapshotAdminRole);
+  const absl::StatusOr<std::optional<datamover::MoverSettings>> settings =
+      allowed.ok() ? datamover::FindMoverSettings(ctx_, *api_, flags_.source.mover_namespace)
+                   : allowed;
   if (settings.ok() && settings->has_value()) {
     return Annotate(datamover::CheckWritesIntoExisting(**settings), location);
   }
@@ -104,16 +113,6 @@ absl::Status RestoreIntoRun::CheckSwitchedOn() {
           ? absl::StrCat(location, " was not found; --mover-namespace names its namespace")
           : std::string(settings.status().message())));
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::optional<datamover::MoverSettings>> RestoreIntoRun::ReadMoverSettings() {
-  RETURN_IF_ERROR(k8s::RequireAccess(ctx_, *api_,
-                                     {.verb = "get",
-                                      .type = objects::ConfigMap::Type(),
-                                      .namespace_name = flags_.source.mover_namespace,
-                                      .name = datamover::kSettingsConfigMap},
-                                     snapshots::kSnapshotAdminRole));
-  return datamover::FindMoverSettings(ctx_, *api_, flags_.source.mover_namespace);
 }
 
 void RestoreIntoRun::PrintPlan(const inplace::MoverPlan& plan) {

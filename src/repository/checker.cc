@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -14,6 +15,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/keep_rules.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
@@ -45,21 +47,30 @@ constexpr std::size_t kBlobsNamedMax = 16;
 
 std::string PackName(const PackId& id) { return absl::StrCat("pack ", id.Hex()); }
 
-// The newest snapshot of a volume, if that one cannot be restored. Null if no volume has such.
-const StoredSnapshot* FindLostEnd(absl::Span<const StoredSnapshot> snapshots,
+// The newest snapshot of a volume, if that one cannot be restored: of several volumes the newest of
+// these. Null if no volume has such. One that is dated in the future is the newest only where all
+// are: otherwise no backup of today would ever come after it.
+const StoredSnapshot* FindLostEnd(absl::Span<const StoredSnapshot> snapshots, absl::Time now,
                                   const CheckReport& report) {
+  const auto is_of_the_future = [now](const StoredSnapshot& stored) {
+    return IsOfTheFuture(stored.snapshot.time, now);
+  };
   absl::flat_hash_map<Id, const StoredSnapshot*> ends;
   for (const StoredSnapshot& stored : snapshots) {  // oldest first
     if (IsVolume(stored.snapshot)) {
-      ends.insert_or_assign(ChainOf(stored.snapshot.hostname, stored.snapshot.paths), &stored);
+      const StoredSnapshot*& end = ends[ChainOf(stored.snapshot.hostname, stored.snapshot.paths)];
+      end = end == nullptr || is_of_the_future(*end) || !is_of_the_future(stored) ? &stored : end;
     }
   }
+  const StoredSnapshot* lost = nullptr;
   for (const auto& [chain, stored] : ends) {
-    if (absl::c_linear_search(report.unrestorable, stored->id)) {
-      return stored;
+    if (absl::c_linear_search(report.unrestorable, stored->id) &&
+        (lost == nullptr ||
+         std::tie(lost->snapshot.time, lost->id) < std::tie(stored->snapshot.time, stored->id))) {
+      lost = stored;
     }
   }
-  return nullptr;
+  return lost;
 }
 
 // `lost_end` is set for kBackUp.
@@ -87,9 +98,9 @@ std::string CommandOf(const Finding& finding, bool has_read, const StoredSnapsho
 }
 
 // By all that is known at the end. Each command changes something, whatever was run before.
-void ChooseRemedies(absl::Span<const StoredSnapshot> snapshots,
+void ChooseRemedies(absl::Span<const StoredSnapshot> snapshots, absl::Time now,
                     const absl::flat_hash_set<BlobId>& in_unindexed, CheckReport& report) {
-  const StoredSnapshot* const lost_end = FindLostEnd(snapshots, report);
+  const StoredSnapshot* const lost_end = FindLostEnd(snapshots, now, report);
   report.lacks_chunks &= !report.lost_volumes.empty();
   const Finding* first = nullptr;
   for (Finding& finding : report.findings) {
@@ -240,7 +251,7 @@ absl::StatusOr<CheckReport> Checker::Run() {
   ASSIGN_OR_RETURN(const bool readable, CheckIndex());
   if (!readable) {  // All that follows is found by the index.
     report_.complete = false;
-    ChooseRemedies({}, {}, report_);
+    ChooseRemedies({}, ctx_.clock->Now(), {}, report_);
     return std::move(report_);
   }
   const int64_t copies = index().entry_count();
@@ -265,7 +276,7 @@ absl::StatusOr<CheckReport> Checker::Run() {
   RETURN_IF_ERROR(CheckTrees());
   RETURN_IF_ERROR(ReportBlobs());
   ReportPacks();
-  ChooseRemedies(snapshots_, in_unindexed_, report_);
+  ChooseRemedies(snapshots_, ctx_.clock->Now(), in_unindexed_, report_);
   RETURN_IF_ERROR(ListDamaged());
   NoteDamaged();
   report_.scratch_bytes = repository_.scratch().peak_bytes();

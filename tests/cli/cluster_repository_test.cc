@@ -376,6 +376,17 @@ TEST_F(ClusterRepositoryTest, OfSeveralRepositoriesTheOneWithTheNewestBackupIsOp
                         "in namespace velero at location elsewhere; csi-delta status"));
 }
 
+TEST_F(ClusterRepositoryTest, TheKeyThatOpensTheRepositoryOfAPvcStays) {
+  const Outcome listed = OfPvc({"key", "list", "--json"});
+  const Json keys = *ParseJson(listed.out);
+  ASSERT_EQ(keys.size(), 1u) << listed.out;
+  const std::string id = GetString(keys[0], {"id"});
+  const Outcome refused = OfPvc({"key", "remove", id.substr(0, 8)});
+  EXPECT_EQ(refused.code, ExitCode::kFailed);
+  EXPECT_THAT(refused.error, HasSubstr("this key opened the repository: use another to remove it"));
+  EXPECT_THAT(OfPvc({"key", "list"}).out, HasSubstr(id.substr(0, 8)));
+}
+
 TEST_F(ClusterRepositoryTest, ARepositoryIsNamedOnce) {
   for (const auto& [words, want] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"--pvc", "shop/data", "--repo", Folder(uid_)}, "leave out --repo"},

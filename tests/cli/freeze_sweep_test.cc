@@ -472,6 +472,29 @@ TEST_F(RefusedDeletionTest, ForgetGoesOnAndASnapshotThatStaysKeepsItsSidecar) {
   ExpectGood({});
 }
 
+// A bucket with object locks refuses them to a client that may not hide what is locked.
+TEST_F(RefusedDeletionTest, RepairCountsTheSnapshotsThatWentAndNamesThoseThatStay) {
+  const std::vector<std::string> ids = {Backup(), Backup()};
+  const std::map<std::string, std::string> before = store_.objects();
+  for (const auto& [key, bytes] : before) {
+    if (key.starts_with("data/")) {
+      store_.RemoveObject(key);
+    }
+  }
+  Refuse("snapshots/" + ids[0]);
+  Outcome outcome = Run({"repair", "--forget"});
+  EXPECT_EQ(outcome.code, ExitCode::kIncomplete) << outcome.error;
+  EXPECT_THAT(outcome.error, testing::HasSubstr("refuses to delete 1 object: snapshots/" + ids[0]));
+  EXPECT_EQ(GetInt(outcome.Result(), {"removed"}), 1);
+  EXPECT_TRUE(store_.objects().contains("snapshots/" + ids[0]));
+  EXPECT_FALSE(store_.objects().contains("snapshots/" + ids[1]));
+  store_.ClearFaults();
+  outcome = Run({"repair", "--forget"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_EQ(GetInt(outcome.Result(), {"removed"}), 1);
+  EXPECT_FALSE(store_.objects().contains("snapshots/" + ids[0]));
+}
+
 // Credentials that may delete nothing are found out soon.
 TEST_F(RefusedDeletionTest, PruneEndsWhenAHundredInARowWereRefused) {
   Backup();

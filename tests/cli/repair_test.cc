@@ -287,6 +287,42 @@ TEST_F(RepairTest, WithoutTheVolumeOneVerbGivesUpWhatIsLost) {
   EXPECT_THAT(MustRun({"repair"}).out, HasSubstr("nothing to do"));
 }
 
+TEST_F(RepairTest, ItGivesUpNothingWhileASnapshotDoesNotRead) {
+  const std::string unread = BackupId();
+  const std::string lost = BackupId();
+  LosePack();
+  Damage(SnapshotFile(unread));
+  EXPECT_THAT(MustRun({"repair", "--forget"}, ExitCode::kFailed).error,
+              HasSubstr(absl::StrCat("snapshots/", unread, " cannot be read, so what it needs is ",
+                                     "not known; csi-delta forget ", unread, " removes it")));
+  EXPECT_TRUE(std::filesystem::exists(SnapshotFile(lost)));
+  MustRun({"forget", unread});
+  EXPECT_THAT(MustRun({"repair", "--forget"}).out, HasSubstr("removed 1 snapshot that could not"));
+  EXPECT_FALSE(std::filesystem::exists(SnapshotFile(lost)));
+}
+
+// No backup of today comes after a snapshot of the future, whatever a check advises.
+TEST_F(RepairTest, ALostSnapshotOfTheFutureIsNotBackedUpForEver) {
+  BackupId({"--time", "2099-01-01 00:00:00"});
+  LosePack();
+  for (std::size_t chunk = 0; chunk < kChunks; ++chunk) {
+    Change(chunk, 3000 + chunk);
+  }
+  EXPECT_EQ(FollowAdvice({"check"}),
+            (std::vector<std::string>{"backup --force VOLUME", "repair --forget"}));
+  ExpectRestores("latest", image_);
+}
+
+TEST_F(RepairTest, OfSeveralLostVolumesTheNewestSnapshotIsNamed) {
+  for (const char* path : {"/a", "/b", "/c", "/d"}) {
+    BackupId({"--path", path});
+  }
+  const std::string newest = BackupId({"--path", "/e"});
+  LosePack();
+  EXPECT_THAT(MustRun({"check"}, ExitCode::kFailed).out,
+              HasSubstr(absl::StrCat("of snapshot ", newest.substr(0, 8), ")")));
+}
+
 // A plan names what the same words would do, and no step that they would not.
 TEST_F(RepairTest, APlanSaysWhatTheSameFlagsWouldDo) {
   BackupId();

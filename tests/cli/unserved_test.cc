@@ -75,6 +75,8 @@ TEST_P(UnservedTest, NamesWhatIsMissingAndTheCommandThatInstallsIt) {
 const VerbCase kVerbs[] = {
     {"status", kMover},
     {"snapshots --pvc shop/orders", kMover},
+    {"snapshots --upload nightly-1", kVelero},
+    {"restore --upload nightly-1 --into shop/orders --yes", kVelero},
     {"deletions list", kMover},
     {"deletions retry one", kMover},
     {"bases list", kSnapshots},
@@ -87,7 +89,9 @@ const VerbCase kVerbs[] = {
     {"snapshot create orders -n shop", kSnapshots},
     {"snapshot delete one -n shop", kSnapshots},
     {"snapshot prune -n shop --keep-last 1", kSnapshots},
+    {"snapshot promote one -n shop", kSnapshots},
     {"snapshot promote --set one -n shop", kSnapshots},
+    {"snapshot restore one --into orders -n shop --yes", kSnapshots},
     {"snapshot restore --set one -n shop --yes", kSnapshots},
     {"snapshot import handle -n shop --driver d", kSnapshots},
     {"longhorn list", kLonghorn},

@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "base/json.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/location_store.h"
 #include "datamover/controller/service.h"
@@ -93,15 +92,15 @@ absl::StatusOr<LastWrite> FindLastWrite(const CallContext& ctx, storage::ObjectS
   return last;
 }
 
-class AdoptCommand : public Command {
+class AdoptCommand : public MoverCommand {
  public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Work() override;
 
  private:
   // OK if the cluster has missed a backup.
-  absl::Status CheckSilence(const CallContext& ctx, k8s::ApiClient& api, Session& session) const;
-  absl::StatusOr<std::string> Adopt(const CallContext& ctx, k8s::ApiClient& api) const;
+  absl::Status CheckSilence() const;
+  absl::StatusOr<std::string> Adopt() const;
 
   datamover::ForeignCluster foreign_ = {
       .mover_namespace = "", .velero_namespace = "", .location = "default", .cluster = ""};
@@ -109,12 +108,11 @@ class AdoptCommand : public Command {
   bool yes_ = false;
 };
 
-VerbSyntax AdoptCommand::Declare() {
-  ArgumentTable table;
-  table.Add(
-      "--from-cluster", "UID",
-      "the uid of the lost cluster, which is its folder in the bucket; messages of uploads name it",
-      foreign_.cluster);
+VerbSyntax AdoptCommand::Describe(ArgumentTable& table) {
+  table.Add("--from-cluster", "UID",
+            "the uid of the lost cluster, which is its folder in the bucket; messages of uploads "
+            "name it",
+            foreign_.cluster);
   table.Add("--location", "NAME", "the BackupStorageLocation of that bucket", foreign_.location);
   table.Add("--undo", "undo it: PVCs start repositories of their own; no data is deleted", undo_);
   table.Add("--yes", "do it (default: only print what would be done)", yes_);
@@ -126,45 +124,40 @@ VerbSyntax AdoptCommand::Declare() {
               "since keeps its own. Refuses while that cluster may still write: a snapshot or a "
               "lock there is younger than its last schedule. Your user and the time are recorded "
               "in the mover's namespace. Uploads under way are not changed.",
-          .table = std::move(table),
-          .family = VerbFamily::kMover,
           .examples = {"adopt --from-cluster UID", "adopt --from-cluster UID --yes"}};
 }
 
-absl::StatusOr<ExitCode> AdoptCommand::Run(const CallContext& ctx, Session& session) {
-  const ClusterOptions& cluster = session.options().cluster;
-  foreign_.mover_namespace = cluster.mover_namespace;
-  ASSIGN_OR_RETURN(foreign_.velero_namespace, cluster.OneVelero());
-  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-  ASSIGN_OR_RETURN(const std::string own, datamover::ReadClusterUid(ctx, *api));
+absl::StatusOr<ExitCode> AdoptCommand::Work() {
+  foreign_.mover_namespace = cluster().mover_namespace;
+  ASSIGN_OR_RETURN(foreign_.velero_namespace, cluster().OneVelero());
+  ASSIGN_OR_RETURN(const std::string own, datamover::ReadClusterUid(ctx(), api()));
   if (!velero::IsUid(foreign_.cluster) || foreign_.cluster == own) {
     return absl::InvalidArgumentError("give --from-cluster, the uid of another cluster");
   }
-  ASSIGN_OR_RETURN(const auto pvcs, datamover::ListRestored(ctx, *api, foreign_));
+  ASSIGN_OR_RETURN(const auto pvcs, datamover::ListRestored(ctx(), api(), foreign_));
   int64_t bytes = 0;
   Json list = Json::array();
   for (const auto& [pvc, restored] : pvcs) {
     const std::string path = velero::RepositoryPath(restored.source);
     bytes += restored.data_bytes;
     list.push_back({{"pvc", pvc}, {"repository", path}, {"data_bytes", restored.data_bytes}});
-    session.console().Info(
-        absl::StrCat("PVC ", pvc, ": ", FormatBytes(restored.data_bytes), " of ", path));
+    console().Info(absl::StrCat("PVC ", pvc, ": ", FormatBytes(restored.data_bytes), " of ", path));
   }
-  ASSIGN_OR_RETURN(auto by, datamover::FindAdoption(ctx, *api, foreign_));
+  ASSIGN_OR_RETURN(auto by, datamover::FindAdoption(ctx(), api(), foreign_));
   if (undo_) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(api->Delete(ctx, datamover::AdoptionKey(foreign_), {})));
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(api().Delete(ctx(), datamover::AdoptionKey(foreign_), {})));
     by.reset();
   } else if (!by.has_value()) {
-    RETURN_IF_ERROR(CheckSilence(ctx, *api, session));
+    RETURN_IF_ERROR(CheckSilence());
     if (yes_) {
-      ASSIGN_OR_RETURN(by, Adopt(ctx, *api));
+      ASSIGN_OR_RETURN(by, Adopt());
     }
   }
   const std::string there =
       absl::StrCat(" in the repositories of cluster ", foreign_.cluster,
                    by.has_value() ? absl::StrCat(", adopted by ", *by)
                                   : "; run this again with --yes if it is gone for good");
-  session.console().PrintResult(
+  console().PrintResult(
       {{"message_type", "result"},
        {"cluster", foreign_.cluster},
        {"adopted_by", by.has_value() ? Json(*by) : Json()},
@@ -178,33 +171,32 @@ absl::StatusOr<ExitCode> AdoptCommand::Run(const CallContext& ctx, Session& sess
   return ExitCode::kOk;
 }
 
-absl::StatusOr<std::string> AdoptCommand::Adopt(const CallContext& ctx, k8s::ApiClient& api) const {
-  const auto user = objects::Create(ctx, api, objects::SelfSubjectReview::Ask());
+absl::StatusOr<std::string> AdoptCommand::Adopt() const {
+  const auto user = objects::Create(ctx(), api(), objects::SelfSubjectReview::Ask());
   std::string by = absl::StrCat(user.ok() ? user->username() : "an unknown user", " at ",
-                                FormatRfc3339Seconds(ctx.clock->Now()));
-  RETURN_IF_ERROR(datamover::RecordAdoption(ctx, api, foreign_, by));
+                                FormatRfc3339Seconds(ctx().clock->Now()));
+  RETURN_IF_ERROR(datamover::RecordAdoption(ctx(), api(), foreign_, by));
   return by;
 }
 
-absl::Status AdoptCommand::CheckSilence(const CallContext& ctx, k8s::ApiClient& api,
-                                        Session& session) const {
+absl::Status AdoptCommand::CheckSilence() const {
   ASSIGN_OR_RETURN(const auto location,
-                   objects::Get<objects::BackupStorageLocation>(ctx, api, foreign_.velero_namespace,
-                                                                foreign_.location));
+                   objects::Get<objects::BackupStorageLocation>(
+                       ctx(), api(), foreign_.velero_namespace, foreign_.location));
   ASSIGN_OR_RETURN(const datamover::RepositoryAccess access,
-                   datamover::OpenLocationAccess(ctx, api, location));
+                   datamover::OpenLocationAccess(ctx(), api(), location));
   ASSIGN_OR_RETURN(const std::unique_ptr<storage::OpenedStore> opened,
-                   OpenLocationStore(session.environment(), access));
+                   OpenLocationStore(session().environment(), access));
   ASSIGN_OR_RETURN(const LastWrite last,
-                   FindLastWrite(ctx, opened->store(), foreign_.cluster + "/", 2));
+                   FindLastWrite(ctx(), opened->store(), foreign_.cluster + "/", 2));
   if (last.key.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("location ", foreign_.location, " has no backups of cluster ",
                      foreign_.cluster, "; check --from-cluster and --location"));
   }
-  if (ctx.clock->Now() >= last.silent_from) {
-    session.console().Info(absl::StrCat("the cluster wrote last at ", FormatMoment(last.at), ": ",
-                                        last.key, "; it has missed a backup since"));
+  if (ctx().clock->Now() >= last.silent_from) {
+    console().Info(absl::StrCat("the cluster wrote last at ", FormatMoment(last.at), ": ", last.key,
+                                "; it has missed a backup since"));
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cstddef>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
-#include "base/random.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/text.h"
 #include "csi/base_snapshots.h"
@@ -47,15 +45,12 @@ struct BaseSelection {
     return (namespace_name.empty() || owner.claim_namespace == namespace_name) &&
            (pvc.empty() || owner.claim == pvc);
   }
-  // The bases of all PVCs.
-  static absl::StatusOr<std::vector<ListedBase>> ListAll(const CallContext& ctx,
-                                                         const ClusterOptions& cluster,
-                                                         k8s::ApiClient& api);
 };
 
-absl::StatusOr<std::vector<ListedBase>> BaseSelection::ListAll(const CallContext& ctx,
-                                                               const ClusterOptions& cluster,
-                                                               k8s::ApiClient& api) {
+// Of all PVCs.
+absl::StatusOr<std::vector<ListedBase>> ListAllBases(const CallContext& ctx,
+                                                     const ClusterOptions& cluster,
+                                                     k8s::ApiClient& api) {
   ASSIGN_OR_RETURN(const std::vector<std::string> veleros,
                    datamover::ParseVeleroNamespaces(cluster.velero_namespaces));
   ASSIGN_OR_RETURN(const datamover::MoverSettings settings,
@@ -104,10 +99,9 @@ Json ToJson(const ListedBase& listed, absl::Time now) {
       {"reason", listed.useless.has_value() ? Json(std::string(listed.useless->code)) : Json()}};
 }
 
-class BasesListCommand : public Command {
+class BasesListCommand : public MoverCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     selection_.Declare(table);
     return {.name = "bases list",
             .summary = "List the base snapshots that uploads are compared with",
@@ -115,17 +109,13 @@ class BasesListCommand : public Command {
                 "Each with its PVC, driver, age and BackupStorageLocation, the size of its volume, "
                 "and the reason if it is unused. The data mover drops unused bases by itself; "
                 "after an hour if a Backup or a BackupStorageLocation was not found.",
-            .table = std::move(table),
-            .family = VerbFamily::kMover,
             .examples = {"bases list", "bases list -n shop --pvc data"}};
   }
 
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+  absl::StatusOr<ExitCode> Work() override {
     RETURN_IF_ERROR(selection_.Check());
-    const ClusterOptions& cluster = session.options().cluster;
-    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-    ASSIGN_OR_RETURN(const std::vector<ListedBase> all, BaseSelection::ListAll(ctx, cluster, *api));
-    const absl::Time now = ctx.clock->Now();
+    ASSIGN_OR_RETURN(const std::vector<ListedBase> all, ListAllBases(ctx(), cluster(), api()));
+    const absl::Time now = ctx().clock->Now();
     Json list = Json::array();
     std::vector<std::vector<std::string>> rows = {
         {"Content", "PVC", "Driver", "Taken at", "Age", "Size", "Location", "Of no use"}};
@@ -142,8 +132,7 @@ class BasesListCommand : public Command {
            base.size_bytes.has_value() ? FormatBytes(*base.size_bytes) : "",
            absl::StrCat(base.owner.velero_namespace, "/", base.owner.location), UseText(listed)});
     }
-    session.console().PrintResult(list,
-                                  rows.size() == 1 ? "no base snapshots\n" : FormatTable(rows));
+    console().PrintResult(list, rows.size() == 1 ? "no base snapshots\n" : FormatTable(rows));
     return ExitCode::kOk;
   }
 
@@ -151,18 +140,16 @@ class BasesListCommand : public Command {
   BaseSelection selection_;
 };
 
-class BasesDropCommand : public Command {
+class BasesDropCommand : public MoverCommand {
  public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Work() override;
 
  private:
   absl::Status CheckFlags() const;
   absl::StatusOr<std::vector<ListedBase>> Choose(std::vector<ListedBase> all) const;
-  absl::Status Drop(const CallContext& ctx, Session& session, k8s::ApiClient& api,
-                    const ListedBase& listed) const;
-  static void Report(Console& console, absl::string_view result, const ListedBase& listed,
-                     absl::string_view error);
+  absl::Status Drop(const ListedBase& listed) const;
+  void Report(absl::string_view result, const ListedBase& listed, absl::string_view error) const;
 
   BaseSelection selection_;
   std::vector<std::string> contents_;
@@ -170,8 +157,7 @@ class BasesDropCommand : public Command {
   bool yes_ = false;
 };
 
-VerbSyntax BasesDropCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax BasesDropCommand::Describe(ArgumentTable& table) {
   table.AddPositionals("CONTENT",
                        "the VolumeSnapshotContents of the base snapshots, as bases list has them",
                        0, kContentsMax, contents_);
@@ -184,8 +170,6 @@ VerbSyntax BasesDropCommand::Declare() {
               "The next backup of such a PVC is a full one. Backups stay as they are. Name the "
               "contents, or choose them by --namespace, --pvc and --unused. A base stays while an "
               "upload of its PVC is under way; exit code 3 then.",
-          .table = std::move(table),
-          .family = VerbFamily::kMover,
           .examples = {"bases drop --unused  # prints what would go", "bases drop -n shop --yes"}};
 }
 
@@ -224,30 +208,27 @@ absl::StatusOr<std::vector<ListedBase>> BasesDropCommand::Choose(
   return chosen;
 }
 
-absl::StatusOr<ExitCode> BasesDropCommand::Run(const CallContext& ctx, Session& session) {
+absl::StatusOr<ExitCode> BasesDropCommand::Work() {
   RETURN_IF_ERROR(CheckFlags());
-  const ClusterOptions& cluster = session.options().cluster;
-  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-  ASSIGN_OR_RETURN(std::vector<ListedBase> all, BaseSelection::ListAll(ctx, cluster, *api));
+  ASSIGN_OR_RETURN(std::vector<ListedBase> all, ListAllBases(ctx(), cluster(), api()));
   ASSIGN_OR_RETURN(const std::vector<ListedBase> chosen, Choose(std::move(all)));
-  Console& console = session.console();
   int64_t stay = 0;
   for (const ListedBase& listed : chosen) {
     if (listed.is_in_use) {
       ++stay;
-      Report(console, "stays", listed, "an upload of its PVC is under way");
+      Report("stays", listed, "an upload of its PVC is under way");
       continue;
     }
     if (!yes_) {
-      Report(console, "would be dropped", listed, "");
+      Report("would be dropped", listed, "");
       continue;
     }
-    const absl::Status dropped = Drop(ctx, session, *api, listed);
+    const absl::Status dropped = Drop(listed);
     stay += dropped.ok() ? 0 : 1;
-    Report(console, dropped.ok() ? "dropped" : "stays", listed, dropped.message());
+    Report(dropped.ok() ? "dropped" : "stays", listed, dropped.message());
   }
   const int64_t goes = static_cast<int64_t>(chosen.size()) - stay;
-  console.PrintResult(
+  console().PrintResult(
       {{"message_type", "result"}, {"dry_run", !yes_}, {"bases", goes}, {"stay", stay}},
       chosen.empty() ? "no base snapshots to drop\n"
       : yes_ ? absl::StrCat("dropped ", Counted(goes, "base snapshot"), ", kept ", stay, "\n")
@@ -256,27 +237,26 @@ absl::StatusOr<ExitCode> BasesDropCommand::Run(const CallContext& ctx, Session& 
   return stay == 0 ? ExitCode::kOk : ExitCode::kIncomplete;
 }
 
-absl::Status BasesDropCommand::Drop(const CallContext& ctx, Session& session, k8s::ApiClient& api,
-                                    const ListedBase& listed) const {
-  const csi::Environment env{.api = api,
-                             .clock = *ctx.clock,
-                             .random = *session.environment().random,
+absl::Status BasesDropCommand::Drop(const ListedBase& listed) const {
+  const csi::Environment env{.api = api(),
+                             .clock = *ctx().clock,
+                             .random = random(),
                              .velero_namespace = listed.base.owner.velero_namespace};
-  ASSIGN_OR_RETURN(const bool dropped, csi::DropBase(ctx, env, listed.base.content_name));
+  ASSIGN_OR_RETURN(const bool dropped, csi::DropBase(ctx(), env, listed.base.content_name));
   return dropped ? absl::OkStatus()
                  : absl::FailedPreconditionError("a PVC is being filled from it; run it again");
 }
 
-void BasesDropCommand::Report(Console& console, absl::string_view result, const ListedBase& listed,
-                              absl::string_view error) {
-  console.PrintResult({{"message_type", "base"},
-                       {"result", std::string(result)},
-                       {"content", listed.base.content_name},
-                       {"namespace", listed.base.owner.claim_namespace},
-                       {"pvc", listed.base.owner.claim},
-                       {"error", std::string(error)}},
-                      absl::StrCat(result, "  ", listed.base.content_name, " of PVC ",
-                                   PvcOf(listed.base), error.empty() ? "" : ": ", error, "\n"));
+void BasesDropCommand::Report(absl::string_view result, const ListedBase& listed,
+                              absl::string_view error) const {
+  console().PrintResult({{"message_type", "base"},
+                         {"result", std::string(result)},
+                         {"content", listed.base.content_name},
+                         {"namespace", listed.base.owner.claim_namespace},
+                         {"pvc", listed.base.owner.claim},
+                         {"error", std::string(error)}},
+                        absl::StrCat(result, "  ", listed.base.content_name, " of PVC ",
+                                     PvcOf(listed.base), error.empty() ? "" : ": ", error, "\n"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/enum_names.h"
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
@@ -61,17 +62,8 @@ absl::Status ReadSecrets(const std::string& path, std::map<std::string, Secret>&
   return absl::OkStatus();
 }
 
-absl::string_view WordOf(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kPass:
-      return "pass";
-    case Verdict::kFail:
-      return "FAIL";
-    case Verdict::kNotApplicable:
-      break;
-  }
-  return "n/a";
-}
+constexpr EnumNames<Verdict, 3> kVerdictWords = {
+    {{Verdict::kPass, "pass"}, {Verdict::kFail, "FAIL"}, {Verdict::kNotApplicable, "n/a"}}};
 
 // Says check results as they fall, and counts them.
 class Verdicts {
@@ -80,7 +72,7 @@ class Verdicts {
 
   void Report(const CheckResult& result) {
     ++counts_[result.verdict];
-    const absl::string_view word = WordOf(result.verdict);
+    const std::string word = EnumName(kVerdictWords, result.verdict);
     const absl::string_view rule_text = conformance::RuleText(result.rule);
     std::string line =
         absl::StrCat(word, word.size() < 4 ? "   " : "  ", result.subject, ": ", result.rule);
@@ -91,7 +83,7 @@ class Verdicts {
       absl::StrAppend(&line, ". The rule: ", rule_text);
     }
     console_.PrintResult({{"message_type", "judgement"},
-                          {"verdict", std::string(word)},
+                          {"verdict", word},
                           {"subject", result.subject},
                           {"rule", result.rule},
                           {"rule_text", std::string(rule_text)},
@@ -117,8 +109,7 @@ class Verdicts {
 
 class ConformanceCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.Add("--csi-address", "ADDRESS", "the driver's socket, as unix:///path (required)",
               options_.link.address);
     table.Add("--work-folder", "FOLDER",
@@ -139,7 +130,6 @@ class ConformanceCommand : public Command {
     return {.name = "conformance",
             .summary = "Test a CSI driver against the rules of changed block lists",
             .details = kDetails,
-            .table = std::move(table),
             .examples = {"conformance --csi-address unix:///csi.sock",
                          "conformance --csi-address unix:///csi.sock --parameter type=fast"}};
   }

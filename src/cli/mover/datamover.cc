@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -24,8 +23,7 @@ constexpr int kMallocArenasMax = 2;
 
 class DatamoverCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     // The chart writes these: they keep their names.
     table.Add("-n,--namespace", "NS", "the mover's namespace", settings_.mover_namespace);
     table.Add("--velero-namespaces", "NS[,NS]", "the namespaces of its Veleros",
@@ -51,7 +49,6 @@ class DatamoverCommand : public Command {
             "whose data mover is csi-delta: a worker Pod reads or fills each volume, and Velero "
             "sees the progress. With several replicas one leads and the others wait. Logs to "
             "stderr, one JSON object per line.",
-        .table = std::move(table),
         .examples = {"datamover --image IMAGE", "datamover --image IMAGE --namespace mover"}};
   }
 

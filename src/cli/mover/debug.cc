@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -207,8 +206,7 @@ class Bundle {
 
 class DebugCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.Add("--output", "FILE", "the new file (default: csi-delta-debug-TIME.tar)", output_);
     cluster_.DeclarePlaces(table);
     return {
@@ -220,7 +218,6 @@ class DebugCommand : public Command {
             "classes and Events. No Secret, annotation or environment is in it, and *** is in the "
             "place of words that look like secrets. What you may not read is listed in it, with "
             "the right that is missing.",
-        .table = std::move(table),
         .examples = {"debug", "debug --output report.tar --context prod"}};
   }
 

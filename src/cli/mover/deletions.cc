@@ -1,12 +1,10 @@
-#include <algorithm>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/text.h"
 #include "objects/client.h"
@@ -69,10 +67,9 @@ Json ToJson(const DataDeletion& deletion) {
           {"message", status.message}};
 }
 
-class DeletionsListCommand : public Command {
+class DeletionsListCommand : public MoverCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.Add("--all", "also those that are done; they are listed for a day", all_);
     return {.name = "deletions list",
             .summary = "List the DataDeletions that are not done, and why",
@@ -80,16 +77,13 @@ class DeletionsListCommand : public Command {
                 "A DataDeletion removes the data of a deleted backup. If it is New, it waits for a "
                 "worker, which removes all that is due in one repository. If it is Failed, it was "
                 "given up, or it names no data of csi-delta; deletions retry requests it again.",
-            .table = std::move(table),
-            .family = VerbFamily::kMover,
             .examples = {"deletions list", "deletions list --all --velero-namespace velero-two"}};
   }
 
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    const ClusterOptions& cluster = session.options().cluster;
-    ASSIGN_OR_RETURN(const std::string velero, VeleroNamespace(cluster));
-    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-    ASSIGN_OR_RETURN(const std::vector<DataDeletion> deletions, ListDeletions(ctx, *api, velero));
+  absl::StatusOr<ExitCode> Work() override {
+    ASSIGN_OR_RETURN(const std::string velero, VeleroNamespace(cluster()));
+    ASSIGN_OR_RETURN(const std::vector<DataDeletion> deletions,
+                     ListDeletions(ctx(), api(), velero));
     Json list = Json::array();
     std::vector<std::vector<std::string>> rows = {
         {" Name", "Phase", "Location", "Backup", "Attempts", "Failing since", "Message"}};
@@ -99,8 +93,7 @@ class DeletionsListCommand : public Command {
         rows.push_back(RowOf(deletion));
       }
     }
-    session.console().PrintResult(list,
-                                  list.empty() ? "no data is to be deleted\n" : FormatTable(rows));
+    console().PrintResult(list, list.empty() ? "no data is to be deleted\n" : FormatTable(rows));
     return ExitCode::kOk;
   }
 
@@ -108,10 +101,9 @@ class DeletionsListCommand : public Command {
   bool all_ = false;
 };
 
-class DeletionsRetryCommand : public Command {
+class DeletionsRetryCommand : public MoverCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.AddPositionals("NAME", "the DataDeletions to retry", 0, kNamesMax, names_);
     table.Add("--all", "each that failed or is tried again later", all_);
     return {.name = "deletions retry",
@@ -119,37 +111,33 @@ class DeletionsRetryCommand : public Command {
             .details =
                 "Sets the annotation mover.csi-delta.io/retry, which the data mover removes when "
                 "it makes the next attempt due. Those that are done are left alone.",
-            .table = std::move(table),
-            .family = VerbFamily::kMover,
             .examples = {"deletions retry --all", "deletions retry nightly-1-x7k2p"}};
   }
 
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+  absl::StatusOr<ExitCode> Work() override {
     if (all_ != names_.empty()) {
       return absl::InvalidArgumentError("give either names or --all");
     }
-    const ClusterOptions& cluster = session.options().cluster;
-    ASSIGN_OR_RETURN(const std::string velero, VeleroNamespace(cluster));
-    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-    ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(ctx, *api, velero));
+    ASSIGN_OR_RETURN(const std::string velero, VeleroNamespace(cluster()));
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(velero));
     for (const std::string& name : names) {
       RETURN_IF_ERROR(
-          objects::Apply(ctx, *api, DataDeletion::Key(velero, name),
+          objects::Apply(ctx(), api(), DataDeletion::Key(velero, name),
                          objects::Patch().SetAnnotation(objects::kRetryAnnotation,
-                                                        FormatRfc3339(ctx.clock->Now()))));
+                                                        FormatRfc3339(ctx().clock->Now()))));
     }
-    session.console().PrintResult({{"message_type", "deletions_retried"}, {"names", names}},
-                                  absl::StrCat("retried ", names.size(), " DataDeletions\n"));
+    console().PrintResult({{"message_type", "deletions_retried"}, {"names", names}},
+                          absl::StrCat("retried ", names.size(), " DataDeletions\n"));
     return ExitCode::kOk;
   }
 
  private:
-  absl::StatusOr<std::vector<std::string>> Names(const CallContext& ctx, k8s::ApiClient& api,
-                                                 const std::string& velero) const {
+  absl::StatusOr<std::vector<std::string>> Names(const std::string& velero) const {
     if (!all_) {
       return names_;
     }
-    ASSIGN_OR_RETURN(const std::vector<DataDeletion> deletions, ListDeletions(ctx, api, velero));
+    ASSIGN_OR_RETURN(const std::vector<DataDeletion> deletions,
+                     ListDeletions(ctx(), api(), velero));
     std::vector<std::string> names;
     for (const DataDeletion& deletion : deletions) {
       if (deletion.phase() == DeletionPhase::kFailed ||

@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -20,8 +18,7 @@ constexpr int64_t kKeepSecondsDefault = 24 * 3600;
 
 class DiffsnapCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     DeclareService(table);
     DeclareLimits(table);
     return {.name = "diffsnap",
@@ -32,7 +29,6 @@ class DiffsnapCommand : public Command {
                 "list of changed blocks to its status. The server asks the driver and answers in "
                 "pages. With several replicas one leads and all serve. Logs to stderr, one JSON "
                 "object per line.",
-            .table = std::move(table),
             .examples = {
                 "diffsnap --csi-address unix:///csi.sock --role controller",
                 "diffsnap --csi-address unix:///csi.sock --tls-cert-file crt --tls-key-file key"}};

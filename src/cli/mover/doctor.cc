@@ -167,8 +167,9 @@ absl::Status TryBucket(const CallContext& ctx, GlobalOptions& flags, Session& se
 
 class DoctorCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  DoctorCommand() : Command(VerbFamily::kMover) {}
+
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.Add("--all", "also show checks that found nothing", all_);
     table.Add("--probe",
               "also create a PVC of each storage class in use and a Pod that opens it, and delete "
@@ -199,8 +200,6 @@ class DoctorCommand : public Command {
                 "Writes nothing to the cluster without --probe, and one "
                 "small object to each bucket, which it deletes. With --bucket it needs no cluster, "
                 "and looks at one bucket alone. Exit code 1 when it finds a fault.",
-            .table = std::move(table),
-            .family = VerbFamily::kMover,
             .examples = {"doctor", "doctor --probe --class fast --context prod",
                          "doctor --bucket s3:https://HOST/BUCKET/PREFIX"}};
   }

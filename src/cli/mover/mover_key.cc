@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "base/human_text.h"
 #include "base/status_macros.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/password.h"
 #include "datamover/keyring.h"
@@ -12,27 +13,6 @@ namespace csidelta::cli {
 namespace {
 
 using datamover::KeyringOwner;
-
-// Whose keys, and where they lie.
-struct KeyringLocation {
-  std::string mover_namespace;
-  KeyringOwner owner = {};
-
-  void Declare(ArgumentTable& table) {
-    table.Add("--location", "NAME", "the BackupStorageLocation whose repositories they open",
-              owner.location);
-  }
-
-  // INVALID_ARGUMENT where no location is given. No I/O.
-  absl::StatusOr<std::unique_ptr<k8s::ApiClient>> MakeClient(const ClusterOptions& cluster) {
-    if (owner.location.empty()) {
-      return absl::InvalidArgumentError("give --location");
-    }
-    mover_namespace = cluster.mover_namespace;
-    ASSIGN_OR_RETURN(owner.velero_namespace, cluster.OneVelero());
-    return cluster.access.MakeClient();
-  }
-};
 
 std::vector<std::string> FingerprintsOf(const repository::Keyring& keyring) {
   std::vector<std::string> fingerprints;
@@ -43,24 +23,51 @@ std::vector<std::string> FingerprintsOf(const repository::Keyring& keyring) {
 }
 
 // A keyring without its keys.
-Json Describe(absl::string_view message_type, const repository::Keyring& keyring) {
+Json KeyringJson(absl::string_view message_type, const repository::Keyring& keyring) {
   return {{"message_type", std::string(message_type)},
           {"newest", keyring.newest().fingerprint},
           {"keys", FingerprintsOf(keyring)},
           {"confirmed", keyring.confirmed}};
 }
 
-std::string KeysText(const KeyringOwner& owner, const repository::Keyring& keyring) {
-  return absl::StrCat("location ", owner.velero_namespace, "/", owner.location, " has ",
-                      Counted(std::ssize(keyring.keys), "key"), ", of which ",
-                      keyring.newest().fingerprint, " is the newest\n");
-}
+// A verb on the keys of a location.
+class MoverKeyCommand : public MoverCommand {
+ protected:
+  virtual absl::StatusOr<ExitCode> WorkOnKeys() = 0;
 
-class MoverKeyExportCommand : public Command {
+  void DeclareLocation(ArgumentTable& table) {
+    table.Add("--location", "NAME", "the BackupStorageLocation whose repositories they open",
+              owner_.location);
+  }
+
+  absl::StatusOr<ExitCode> Work() override {
+    if (owner_.location.empty()) {
+      return absl::InvalidArgumentError("give --location");
+    }
+    ASSIGN_OR_RETURN(owner_.velero_namespace, cluster().OneVelero());
+    return WorkOnKeys();
+  }
+
+  const KeyringOwner& owner() const { return owner_; }
+  const std::string& mover() const { return cluster().mover_namespace; }
+
+  ExitCode Report(absl::string_view message_type, const repository::Keyring& keyring) const {
+    console().PrintResult(
+        KeyringJson(message_type, keyring),
+        absl::StrCat("location ", owner_.velero_namespace, "/", owner_.location, " has ",
+                     Counted(std::ssize(keyring.keys), "key"), ", of which ",
+                     keyring.newest().fingerprint, " is the newest\n"));
+    return ExitCode::kOk;
+  }
+
+ private:
+  KeyringOwner owner_ = {};
+};
+
+class MoverKeyExportCommand : public MoverKeyCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
-    location_.Declare(table);
+  VerbSyntax Describe(ArgumentTable& table) override {
+    DeclareLocation(table);
     table.Add(
         "--confirm",
         "confirm that a copy of what was exported is kept: prints no key, and ends the warnings",
@@ -72,43 +79,35 @@ class MoverKeyExportCommand : public Command {
             "Without these keys the data cannot be decrypted. mover-key import takes what is "
             "printed. Once a copy is stored safely outside of the cluster, run the same command "
             "with --confirm: it confirms the keys that were exported, and no later one.",
-        .table = std::move(table),
-        .family = VerbFamily::kMover,
         .examples = {"mover-key export --location default > default.keys",
                      "mover-key export --location default --confirm"}};
   }
 
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api,
-                     location_.MakeClient(session.options().cluster));
+  absl::StatusOr<ExitCode> WorkOnKeys() override {
     ASSIGN_OR_RETURN(repository::Keyring keyring,
-                     datamover::OpenKeyring(ctx, *api, location_.mover_namespace, location_.owner,
+                     datamover::OpenKeyring(ctx(), api(), mover(), owner(),
                                             /*make=*/false, SecureRandom::Real()));
-    return confirm_ ? Confirm(ctx, *api, std::move(keyring), session.console())
-                    : Export(ctx, *api, keyring, session);
+    return confirm_ ? Confirm(std::move(keyring)) : Export(keyring);
   }
 
  private:
   // Records the keys before it prints them: --confirm confirms these, and no later key.
-  absl::StatusOr<ExitCode> Export(const CallContext& ctx, k8s::ApiClient& api,
-                                  const repository::Keyring& keyring, Session& session) const {
-    Console& console = session.console();
-    const absl::Status recorded = datamover::RecordExportedKeys(
-        ctx, api, location_.mover_namespace, location_.owner, FingerprintsOf(keyring));
-    if (session.environment().make_out_private != nullptr) {
-      RETURN_IF_ERROR(session.environment().make_out_private());
+  absl::StatusOr<ExitCode> Export(const repository::Keyring& keyring) const {
+    const absl::Status recorded =
+        datamover::RecordExportedKeys(ctx(), api(), mover(), owner(), FingerprintsOf(keyring));
+    if (session().environment().make_out_private != nullptr) {
+      RETURN_IF_ERROR(session().environment().make_out_private());
     }
-    console.Print(repository::FormatKeyringFile(keyring));
-    console.Info(recorded.ok()
-                     ? "keep this outside of the cluster, then run the same with --confirm"
-                     : absl::StrCat("keep this outside of the cluster; that it was exported could "
-                                    "not be noted, so --confirm will not know it: ",
-                                    recorded.message()));
+    console().Print(repository::FormatKeyringFile(keyring));
+    console().Info(
+        recorded.ok() ? "keep this outside of the cluster, then run the same with --confirm"
+                      : absl::StrCat("keep this outside of the cluster; that it was exported could "
+                                     "not be noted, so --confirm will not know it: ",
+                                     recorded.message()));
     return ExitCode::kOk;
   }
 
-  absl::StatusOr<ExitCode> Confirm(const CallContext& ctx, k8s::ApiClient& api,
-                                   repository::Keyring keyring, Console& console) const {
+  absl::StatusOr<ExitCode> Confirm(repository::Keyring keyring) const {
     std::vector<std::string> exported;
     std::vector<std::string> left_out;
     for (const std::string& fingerprint : FingerprintsOf(keyring)) {
@@ -123,30 +122,27 @@ class MoverKeyExportCommand : public Command {
           "no key of this location was exported; run the same without --confirm, and keep what it "
           "prints");
     }
-    RETURN_IF_ERROR(
-        datamover::ConfirmKeys(ctx, api, location_.mover_namespace, location_.owner, exported));
+    RETURN_IF_ERROR(datamover::ConfirmKeys(ctx(), api(), mover(), owner(), exported));
     keyring.confirmed.insert(exported.begin(), exported.end());
-    console.PrintResult(Describe("keys_confirmed", keyring),
-                        absl::StrCat("confirmed ", Counted(std::ssize(keyring.confirmed), "key"),
-                                     "; ", keyring.newest().fingerprint, " is the newest\n"));
+    console().PrintResult(KeyringJson("keys_confirmed", keyring),
+                          absl::StrCat("confirmed ", Counted(std::ssize(keyring.confirmed), "key"),
+                                       "; ", keyring.newest().fingerprint, " is the newest\n"));
     if (!left_out.empty()) {
-      console.Info(
+      console().Info(
           absl::StrCat("not confirmed, since it was not exported: ", absl::StrJoin(left_out, ", "),
                        "; run the same without --confirm again"));
     }
     return ExitCode::kOk;
   }
 
-  KeyringLocation location_;
   bool confirm_ = false;
 };
 
-class MoverKeyImportCommand : public Command {
+class MoverKeyImportCommand : public MoverKeyCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.AddPositional("FILE", "what mover-key export printed", file_);
-    location_.Declare(table);
+    DeclareLocation(table);
     table.Add("--newest",
               "use the first of them for new data; existing data stays as it is, and is read with "
               "its own keys",
@@ -156,63 +152,46 @@ class MoverKeyImportCommand : public Command {
             .details =
                 "Use it to restore in another cluster, to bring back a lost key, or with --newest "
                 "to rotate the key. Existing keys stay. Imported keys count as confirmed.",
-            .table = std::move(table),
-            .family = VerbFamily::kMover,
             .examples = {"mover-key import --location default default.keys",
                          "mover-key import --location default --newest new.keys  # rotation"}};
   }
 
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api,
-                     location_.MakeClient(session.options().cluster));
+  absl::StatusOr<ExitCode> WorkOnKeys() override {
     ASSIGN_OR_RETURN(const std::string text, ReadSmallText(file_));
     ASSIGN_OR_RETURN(const repository::Keyring keys,
                      Annotate(repository::ParseKeyringFile(text), file_));
     ASSIGN_OR_RETURN(const repository::Keyring keyring,
-                     datamover::ImportKeys(ctx, *api, location_.mover_namespace, location_.owner,
-                                           keys, newest_));
-    session.console().PrintResult(Describe("keys_imported", keyring),
-                                  KeysText(location_.owner, keyring));
-    return ExitCode::kOk;
+                     datamover::ImportKeys(ctx(), api(), mover(), owner(), keys, newest_));
+    return Report("keys_imported", keyring);
   }
 
  private:
   std::string file_;
-  KeyringLocation location_;
   bool newest_ = false;
 };
 
-class MoverKeyRemoveCommand : public Command {
+class MoverKeyRemoveCommand : public MoverKeyCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.AddPositional("FINGERPRINT", "of the key, 16 hexadecimal digits", fingerprint_);
-    location_.Declare(table);
+    DeclareLocation(table);
     return {.name = "mover-key remove",
             .summary = "Remove a key that no repository of a location uses any more",
             .details =
                 "This ends a key rotation: workers no longer get the key. First make sure with key "
                 "list that each repository has another one. The newest key cannot be removed.",
-            .table = std::move(table),
-            .family = VerbFamily::kMover,
             .examples = {"mover-key remove --location default 0123456789abcdef",
                          "mover-key remove --location s3 0123456789abcdef --context prod"}};
   }
 
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api,
-                     location_.MakeClient(session.options().cluster));
-    ASSIGN_OR_RETURN(
-        const repository::Keyring keyring,
-        datamover::RemoveKey(ctx, *api, location_.mover_namespace, location_.owner, fingerprint_));
-    session.console().PrintResult(Describe("key_removed", keyring),
-                                  KeysText(location_.owner, keyring));
-    return ExitCode::kOk;
+  absl::StatusOr<ExitCode> WorkOnKeys() override {
+    ASSIGN_OR_RETURN(const repository::Keyring keyring,
+                     datamover::RemoveKey(ctx(), api(), mover(), owner(), fingerprint_));
+    return Report("key_removed", keyring);
   }
 
  private:
   std::string fingerprint_;
-  KeyringLocation location_;
 };
 
 }  // namespace

@@ -3,8 +3,6 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -277,36 +275,30 @@ constexpr char kClearScreen[] = "\x1b[H\x1b[J";
 constexpr absl::Duration kPauseMin = absl::Seconds(1);
 constexpr int kPausePerReading = 10;
 
-class StatusCommand : public Command {
+class StatusCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Work() override;
 
  private:
   using Newest = std::map<std::vector<std::string>, objects::DataUpload>;  // of each volume
 
   // Reads all and prints it, behind `before`.
-  absl::Status Show(const CallContext& ctx, Session& session, k8s::ApiClient& api,
-                    absl::string_view before) const;
+  absl::Status Show(absl::string_view before) const;
   // The same of --backup and -n: the newest backup of each volume.
-  absl::Status ShowBackups(const CallContext& ctx, Session& session, k8s::ApiClient& api,
-                           absl::string_view before) const;
-  absl::StatusOr<Newest> ReadNewest(const CallContext& ctx, k8s::ApiClient& api,
-                                    const ClusterOptions& cluster) const;
+  absl::Status ShowBackups(absl::string_view before) const;
+  absl::StatusOr<Newest> ReadNewest() const;
   // Those of namespaces that cannot be read are omitted, with a note.
-  std::vector<ProtectedVolumeRecord> ReadRecords(const CallContext& ctx, Session& session,
-                                                 k8s::ApiClient& api) const;
+  std::vector<ProtectedVolumeRecord> ReadRecords() const;
   // Draws again and again, until it is interrupted, which is how it ends.
-  absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session,
-                                 k8s::ApiClient& api) const;
+  absl::StatusOr<ExitCode> Watch() const;
 
   std::string backup_;  // "": all that is under way
   bool all_ = false;
   bool watch_ = false;
 };
 
-VerbSyntax StatusCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax StatusCommand::Describe(ArgumentTable& table) {
   table.Add("--backup", "NAME", "what this Backup of Velero did with each volume, and its cost",
             backup_);
   table.Add("--all", "also finished transfers, as long as their objects exist", all_);
@@ -325,62 +317,58 @@ VerbSyntax StatusCommand::Declare() {
               "With --backup or -n it prints one row for each volume instead: its backup, why it "
               "was full, what it cost, whether it was checked since, and the next step. -l selects "
               "by labels of DataUploads.",
-          .table = std::move(table),
-          .family = VerbFamily::kCluster,
           .examples = {"status --backup nightly-1", "status --watch --context prod"}};
 }
 
-absl::StatusOr<ExitCode> StatusCommand::Run(const CallContext& ctx, Session& session) {
-  const ClusterOptions& cluster = session.options().cluster;
-  if (cluster.all_namespaces) {
+absl::StatusOr<ExitCode> StatusCommand::Work() {
+  if (cluster().all_namespaces) {
     return absl::InvalidArgumentError("without -n, status is of all namespaces: leave out -A");
   }
-  if (all_ && (!backup_.empty() || !cluster.namespace_name.empty())) {
+  if (all_ && (!backup_.empty() || !cluster().namespace_name.empty())) {
     return absl::InvalidArgumentError("--backup and -n show what is over, too: leave out --all");
   }
-  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   if (watch_) {
-    return Watch(ctx, session, *api);
+    return Watch();
   }
-  RETURN_IF_ERROR(Show(ctx, session, *api, ""));
+  RETURN_IF_ERROR(Show(""));
   return ExitCode::kOk;
 }
 
-absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::ApiClient& api,
-                                 absl::string_view before) const {
-  const ClusterOptions& cluster = session.options().cluster;
-  if (!backup_.empty() || !cluster.namespace_name.empty()) {
-    return ShowBackups(ctx, session, api, before);
+absl::Status StatusCommand::Show(absl::string_view before) const {
+  if (!backup_.empty() || !cluster().namespace_name.empty()) {
+    return ShowBackups(before);
   }
   std::vector<objects::VolumeTask> tasks;
   RETURN_IF_ERROR(ReadAll(
-      ctx, api, cluster.mover_namespace, +[](const objects::VolumeTask& task) { return task; },
-      tasks));
+      ctx(), api(), cluster().mover_namespace,
+      +[](const objects::VolumeTask& task) { return task; }, tasks));
   Transfers all{.uploads = {}, .downloads = {}, .shown = {}, .shows_all = all_};
   std::vector<Unrestored> unrestored;
   for (const absl::string_view space :
-       absl::StrSplit(cluster.velero_namespaces, ',', absl::SkipEmpty())) {
-    RETURN_IF_ERROR(ReadTransfers(ctx, api, space, cluster.selector, tasks, all, all.uploads));
-    RETURN_IF_ERROR(ReadTransfers(ctx, api, space, cluster.selector, tasks, all, all.downloads));
-    if (const absl::Status read = ReadUnrestored(ctx, api, space, unrestored); !read.ok()) {
-      session.console().Info(absl::StrCat("what the Restores of namespace ", space,
-                                          " left without data is not known: ", read.message()));
+       absl::StrSplit(cluster().velero_namespaces, ',', absl::SkipEmpty())) {
+    RETURN_IF_ERROR(
+        ReadTransfers(ctx(), api(), space, cluster().selector, tasks, all, all.uploads));
+    RETURN_IF_ERROR(
+        ReadTransfers(ctx(), api(), space, cluster().selector, tasks, all, all.downloads));
+    if (const absl::Status read = ReadUnrestored(ctx(), api(), space, unrestored); !read.ok()) {
+      console().Info(absl::StrCat("what the Restores of namespace ", space,
+                                  " left without data is not known: ", read.message()));
     }
   }
   const auto kept = objects::List<objects::VolumeSnapshotContent>(
-      ctx, api, "", {.label_selector = objects::kKeptLabel});
+      ctx(), api(), "", {.label_selector = objects::kKeptLabel});
   if (!kept.ok() && !absl::IsNotFound(kept.status())) {
-    session.console().Info(absl::StrCat("lost snapshots are not known: ", kept.status().message()));
+    console().Info(absl::StrCat("lost snapshots are not known: ", kept.status().message()));
   }
   const absl::StatusOr<datamover::MoverSettings> settings =
-      datamover::ReadMoverSettings(ctx, api, cluster.mover_namespace);
+      datamover::ReadMoverSettings(ctx(), api(), cluster().mover_namespace);
   if (!settings.ok()) {
-    session.console().Info(
+    console().Info(
         absl::StrCat("what transfers wait for is not known: ", settings.status().message()));
   }
   const datamover::QueueOverview queue =
       settings.ok()
-          ? datamover::DescribeQueue(*settings, all.uploads, all.downloads, ctx.clock->Now())
+          ? datamover::DescribeQueue(*settings, all.uploads, all.downloads, ctx().clock->Now())
           : datamover::QueueOverview();
   std::stable_sort(all.shown.begin(), all.shown.end(), [](const Movement& a, const Movement& b) {
     return a.created_at < b.created_at;
@@ -391,30 +379,29 @@ absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::
     }
   }
   if (!before.empty()) {
-    session.environment().out(before);
+    session().environment().out(before);
   }
-  Print(session, all.shown, queue, OrderedByNeed(ReadRecords(ctx, session, api)), unrestored,
-        ctx.clock->Now(), kept.value_or(std::vector<objects::VolumeSnapshotContent>()));
-  return session.console().Check();
+  Print(session(), all.shown, queue, OrderedByNeed(ReadRecords()), unrestored, ctx().clock->Now(),
+        kept.value_or(std::vector<objects::VolumeSnapshotContent>()));
+  return console().Check();
 }
 
-absl::StatusOr<StatusCommand::Newest> StatusCommand::ReadNewest(
-    const CallContext& ctx, k8s::ApiClient& api, const ClusterOptions& cluster) const {
-  std::string selector = cluster.selector;
+absl::StatusOr<StatusCommand::Newest> StatusCommand::ReadNewest() const {
+  std::string selector = cluster().selector;
   if (!backup_.empty()) {
     absl::StrAppend(&selector, selector.empty() ? "" : ",",
                     LabelledWith(objects::kBackupNameLabel, backup_).label_selector);
   }
   Newest newest;
   for (const absl::string_view space :
-       absl::StrSplit(cluster.velero_namespaces, ',', absl::SkipEmpty())) {
+       absl::StrSplit(cluster().velero_namespaces, ',', absl::SkipEmpty())) {
     RETURN_IF_ERROR(ReadEach<objects::DataUpload>(
-        ctx, api, space, selector,
+        ctx(), api(), space, selector,
         [&](std::vector<objects::DataUpload> page) {
           for (objects::DataUpload& upload : page) {
             const std::string of = upload.source_namespace();
             if (upload.is_managed() &&
-                (cluster.namespace_name.empty() || of == cluster.namespace_name)) {
+                (cluster().namespace_name.empty() || of == cluster().namespace_name)) {
               objects::DataUpload& kept =
                   newest[{of, upload.source_pvc(), upload.storage_location(), std::string(space)}];
               kept = kept.created_at() > upload.created_at() ? kept : std::move(upload);
@@ -427,17 +414,16 @@ absl::StatusOr<StatusCommand::Newest> StatusCommand::ReadNewest(
     return newest;
   }
   return absl::NotFoundError(absl::StrCat(
-      "namespace ", cluster.velero_namespaces, " has no such DataUpload of csi-delta; ",
+      "namespace ", cluster().velero_namespaces, " has no such DataUpload of csi-delta; ",
       backup_.empty() ? absl::StrCat("-n is the namespace of PVCs, --mover-namespace the mover's; "
                                      "csi-delta try ",
-                                     cluster.namespace_name)
+                                     cluster().namespace_name)
                       : absl::StrCat("velero backup describe ", backup_, " --details")));
 }
 
-absl::Status StatusCommand::ShowBackups(const CallContext& ctx, Session& session,
-                                        k8s::ApiClient& api, absl::string_view before) const {
-  ASSIGN_OR_RETURN(const Newest newest, ReadNewest(ctx, api, session.options().cluster));
-  const std::vector<ProtectedVolumeRecord> records = ReadRecords(ctx, session, api);
+absl::Status StatusCommand::ShowBackups(absl::string_view before) const {
+  ASSIGN_OR_RETURN(const Newest newest, ReadNewest());
+  const std::vector<ProtectedVolumeRecord> records = ReadRecords();
   // By the namespace of Velero and by name, which has the uid of the PVC.
   std::map<std::pair<std::string, std::string>, const ProtectedVolumeRecord*> by_name;
   for (const ProtectedVolumeRecord& record : records) {
@@ -451,56 +437,53 @@ absl::Status StatusCommand::ShowBackups(const CallContext& ctx, Session& session
         upload,
         by_name[{upload.namespace_name(),
                  objects::ProtectedVolume::NameOf(upload.pvc_uid(), upload.storage_location())}]));
-    rows.push_back(RowOf(result.value.back(), ctx.clock->Now()));
+    rows.push_back(RowOf(result.value.back(), ctx().clock->Now()));
     result.names.push_back(absl::StrCat("dataupload.velero.io/", upload.name()));
   }
-  result.table = FormatRows(session, rows);
+  result.table = FormatRows(session(), rows);
   if (!before.empty()) {
-    session.environment().out(before);
+    session().environment().out(before);
   }
-  PrintClusterResult(session, result);
-  return session.console().Check();
+  PrintClusterResult(session(), result);
+  return console().Check();
 }
 
-std::vector<ProtectedVolumeRecord> StatusCommand::ReadRecords(const CallContext& ctx,
-                                                              Session& session,
-                                                              k8s::ApiClient& api) const {
+std::vector<ProtectedVolumeRecord> StatusCommand::ReadRecords() const {
   std::vector<ProtectedVolumeRecord> records;
   for (const absl::string_view space :
-       absl::StrSplit(session.options().cluster.velero_namespaces, ',', absl::SkipEmpty())) {
+       absl::StrSplit(cluster().velero_namespaces, ',', absl::SkipEmpty())) {
     if (const absl::Status read =
-            ReadAll(ctx, api, space, &datamover::ReadProtectedVolume, records);
+            ReadAll(ctx(), api(), space, &datamover::ReadProtectedVolume, records);
         !read.ok()) {
-      session.console().Info(absl::StrCat("the protected volumes of namespace ", space,
-                                          " are not known: ", read.message()));
+      console().Info(absl::StrCat("the protected volumes of namespace ", space,
+                                  " are not known: ", read.message()));
     }
   }
   return records;
 }
 
-absl::StatusOr<ExitCode> StatusCommand::Watch(const CallContext& ctx, Session& session,
-                                              k8s::ApiClient& api) const {
-  if (!session.environment().out_is_terminal || !AsksForTable(session)) {
+absl::StatusOr<ExitCode> StatusCommand::Watch() const {
+  if (!session().environment().out_is_terminal || !AsksForTable(session())) {
     return absl::InvalidArgumentError(
         "--watch draws on a terminal, as a table; without --watch, status prints once");
   }
   bool is_first = true;
-  while (!ctx.stop.stop_requested() && session.console().IsRead()) {
-    const absl::Duration began = ctx.clock->Uptime();
-    const absl::Status shown = Show(ctx, session, api, kClearScreen);
-    if (ctx.stop.stop_requested()) {
+  while (!ctx().stop.stop_requested() && console().IsRead()) {
+    const absl::Duration began = ctx().clock->Uptime();
+    const absl::Status shown = Show(kClearScreen);
+    if (ctx().stop.stop_requested()) {
       break;
     }
     if (!shown.ok() && is_first) {
       return shown;
     }
     if (!shown.ok()) {
-      session.console().Warn(absl::StrCat("not up to date: ", shown.message()));
+      console().Warn(absl::StrCat("not up to date: ", shown.message()));
     }
     is_first = false;
     const absl::Duration pause =
-        std::max(kPauseMin, kPausePerReading * (ctx.clock->Uptime() - began));
-    if (!ctx.clock->SleepFor(pause, ctx.stop)) {
+        std::max(kPauseMin, kPausePerReading * (ctx().clock->Uptime() - began));
+    if (!ctx().clock->SleepFor(pause, ctx().stop)) {
       break;
     }
   }

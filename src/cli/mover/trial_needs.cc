@@ -2,17 +2,13 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/time.h"
-#include "base/human_text.h"
 #include "base/status_macros.h"
 #include "csi/expose/exposed_snapshot.h"
 #include "csi/expose/metadata_service.h"

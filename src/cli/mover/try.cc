@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -17,6 +16,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/status_macros.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/mover/movement_json.h"
 #include "cli/mover/trial_needs.h"
@@ -160,36 +160,29 @@ std::jthread ReportTransfers(const CallContext& ctx, k8s::ApiClient& api,
   });
 }
 
-class TryCommand : public Command {
+class TryCommand : public MoverCommand {
  public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Work() override;
 
  private:
-  absl::StatusOr<TrialPlan> Plan(const CallContext& ctx, k8s::ApiClient& api) const;
-  absl::StatusOr<std::string> NewestBackup(const CallContext& ctx, k8s::ApiClient& api) const;
+  absl::StatusOr<TrialPlan> Plan() const;
+  absl::StatusOr<std::string> NewestBackup() const;
   // Removes what earlier runs left. Whether there was a run that is not over, and that stays.
-  absl::StatusOr<bool> RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api,
-                                     Console& console) const;
+  absl::StatusOr<bool> RemoveEarlier() const;
   // All that is labelled, even where `ctx` is stopped.
-  absl::Status RemoveAll(const CallContext& ctx, k8s::ApiClient& api) const;
-  absl::StatusOr<ExitCode> CleanUp(const CallContext& ctx, k8s::ApiClient& api,
-                                   Console& console) const;
-  absl::StatusOr<TrialResult> RunTrial(const CallContext& ctx, k8s::ApiClient& api,
-                                       const TrialPlan& plan, const TrialNeeds& needs,
-                                       Console& console, ProgressMeter& meter) const;
+  absl::Status RemoveAll() const;
+  absl::StatusOr<ExitCode> CleanUp() const;
+  absl::StatusOr<TrialResult> RunTrial(const TrialPlan& plan, const TrialNeeds& needs,
+                                       ProgressMeter& meter) const;
   // Makes a Backup, and waits until it is Completed.
-  absl::StatusOr<std::vector<DataUpload>> BackUp(const CallContext& ctx, k8s::ApiClient& api,
-                                                 const std::string& name) const;
-  absl::Status AwaitBackup(const CallContext& ctx, k8s::ApiClient& api,
-                           const std::string& name) const;
-  absl::StatusOr<std::vector<DataUpload>> UploadsOf(const CallContext& ctx, k8s::ApiClient& api,
-                                                    const std::string& backup) const;
-  ExitCode Print(Console& console, const TrialPlan& plan, const TrialResult& result,
+  absl::StatusOr<std::vector<DataUpload>> BackUp(const std::string& name) const;
+  absl::Status AwaitBackup(const std::string& name) const;
+  absl::StatusOr<std::vector<DataUpload>> UploadsOf(const std::string& backup) const;
+  ExitCode Print(const TrialPlan& plan, const TrialResult& result,
                  const absl::Status& removed) const;
   std::string Verdict(const TrialPlan& plan, const TrialResult& result,
                       const absl::Status& removed) const;
-  std::string CleanUpHint(const absl::Status& removed) const;
 
   TrialRequest request_;
   std::string namespace_;  // by -n
@@ -202,8 +195,7 @@ class TryCommand : public Command {
   bool clean_up_ = false;
 };
 
-VerbSyntax TryCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax TryCommand::Describe(ArgumentTable& table) {
   table.AddOptionalPositional("NAMESPACE", "which is backed up and restored; or -n NAMESPACE",
                               request_.namespace_name);
   table.Add("-n,--namespace", "NAMESPACE", "the same", namespace_);
@@ -235,25 +227,20 @@ VerbSyntax TryCommand::Declare() {
           "removes. Exit code 1 when a backup or the restore failed, 3 when the restore is good, "
           "but the second backup was not incremental or something could not be removed, 11 while "
           "another run is not over.",
-      .table = std::move(table),
-      .family = VerbFamily::kMover,
       .examples = {"try shop", "try shop --backup latest --context prod  # only the restore"}};
 }
 
-absl::StatusOr<ExitCode> TryCommand::Run(const CallContext& ctx, Session& session) {
+absl::StatusOr<ExitCode> TryCommand::Work() {
   if (request_.namespace_name.empty() == namespace_.empty()) {
     return absl::InvalidArgumentError("name one namespace to try: csi-delta try shop");
   }
   request_.namespace_name += namespace_;  // One of them is empty.
-  const ClusterOptions& cluster = session.options().cluster;
-  request_.mover_namespace = cluster.mover_namespace;
-  ASSIGN_OR_RETURN(request_.velero_namespace, cluster.OneVelero());
-  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-  Console& console = session.console();
-  ProgressMeter meter(console, *ctx.clock,
+  request_.mover_namespace = cluster().mover_namespace;
+  ASSIGN_OR_RETURN(request_.velero_namespace, cluster().OneVelero());
+  ProgressMeter meter(console(), *ctx().clock,
                       clean_up_ ? "removing what was left" : "looking at the cluster");
   if (clean_up_) {
-    return CleanUp(ctx, *api, console);
+    return CleanUp();
   }
   if (!backup_.empty() && (keep_ || between_.has_value() || !request_.location.empty())) {
     return absl::InvalidArgumentError(
@@ -262,34 +249,35 @@ absl::StatusOr<ExitCode> TryCommand::Run(const CallContext& ctx, Session& sessio
   request_.keeps_backups = keep_;
   TrialNeeds needs;
   if (backup_.empty()) {
-    ASSIGN_OR_RETURN(needs, CheckTrialNeeds(ctx, *api, request_));
+    ASSIGN_OR_RETURN(needs, CheckTrialNeeds(ctx(), api(), request_));
   }
-  console.InfoAll(needs.notes);
-  ASSIGN_OR_RETURN(const bool is_busy, RemoveEarlier(ctx, *api, console));
+  console().InfoAll(needs.notes);
+  ASSIGN_OR_RETURN(const bool is_busy, RemoveEarlier());
   if (is_busy) {
     return ExitCode::kLocked;
   }
-  ASSIGN_OR_RETURN(const TrialPlan plan, Plan(ctx, *api));
-  RETURN_IF_ERROR(CheckScratch(ctx, *api, plan.scratch));
-  const absl::StatusOr<TrialResult> result = RunTrial(ctx, *api, plan, needs, console, meter);
+  ASSIGN_OR_RETURN(const TrialPlan plan, Plan());
+  RETURN_IF_ERROR(CheckScratch(ctx(), api(), plan.scratch));
+  const absl::StatusOr<TrialResult> result = RunTrial(plan, needs, meter);
   if (absl::IsCancelled(result.status())) {
-    console.Info(
+    console().Info(
         absl::StrCat("interrupted: what the try made is being removed; Ctrl-C again leaves it for "
                      "csi-delta try ",
                      request_.namespace_name, " --clean-up"));
   }
   meter.ReportCount("removing what was made", 0, 0);
-  const absl::Status removed =
-      keep_namespace_ && result.ok() ? absl::OkStatus() : RemoveAll(ctx, *api);
+  const absl::Status removed = keep_namespace_ && result.ok() ? absl::OkStatus() : RemoveAll();
   if (!removed.ok()) {
-    console.Warn(CleanUpHint(removed));
+    console().Warn(absl::StrCat("not all that the try made is removed: ", removed.message(),
+                                "; csi-delta try ", request_.namespace_name,
+                                " --clean-up tries again"));
   }
   RETURN_IF_ERROR(result.status());
-  return Print(console, plan, *result, removed);
+  return Print(plan, *result, removed);
 }
 
-absl::StatusOr<TrialPlan> TryCommand::Plan(const CallContext& ctx, k8s::ApiClient& api) const {
-  const std::string name = RunName(ctx.clock->Now(), request_.namespace_name);
+absl::StatusOr<TrialPlan> TryCommand::Plan() const {
+  const std::string name = RunName(ctx().clock->Now(), request_.namespace_name);
   TrialPlan plan;
   plan.scratch = {
       .velero_namespace = request_.velero_namespace,
@@ -303,15 +291,14 @@ absl::StatusOr<TrialPlan> TryCommand::Plan(const CallContext& ctx, k8s::ApiClien
     plan.backups = {absl::StrCat(name, "-1"), absl::StrCat(name, "-2")};
     plan.scratch.backup = plan.backups.back();
   } else if (backup_ == kNewestBackup) {
-    ASSIGN_OR_RETURN(plan.scratch.backup, NewestBackup(ctx, api));
+    ASSIGN_OR_RETURN(plan.scratch.backup, NewestBackup());
   }
   return plan;
 }
 
-absl::StatusOr<std::string> TryCommand::NewestBackup(const CallContext& ctx,
-                                                     k8s::ApiClient& api) const {
+absl::StatusOr<std::string> TryCommand::NewestBackup() const {
   ASSIGN_OR_RETURN(const std::vector<Backup> backups,
-                   objects::List<Backup>(ctx, api, request_.velero_namespace));
+                   objects::List<Backup>(ctx(), api(), request_.velero_namespace));
   const Backup* newest = nullptr;
   for (const Backup& backup : backups) {
     if (backup.Validate().ok() && backup.phase() == "Completed" && !backup.is_being_deleted() &&
@@ -329,45 +316,44 @@ absl::StatusOr<std::string> TryCommand::NewestBackup(const CallContext& ctx,
   return newest->name();
 }
 
-absl::StatusOr<bool> TryCommand::RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api,
-                                               Console& console) const {
+absl::StatusOr<bool> TryCommand::RemoveEarlier() const {
   ASSIGN_OR_RETURN(
       const TrialLeftovers earlier,
-      FindTrialLeftovers(ctx, api, request_.velero_namespace, request_.namespace_name));
+      FindTrialLeftovers(ctx(), api(), request_.velero_namespace, request_.namespace_name));
   const std::string unfinished = earlier.Unfinished();
   if (!unfinished.empty()) {
-    console.Fail(ExitCode::kLocked,
-                 absl::StrCat(unfinished,
-                              " of another csi-delta try is not over; wait for it, or "
-                              "cancel and remove it by csi-delta try ",
-                              request_.namespace_name, " --clean-up"));
+    console().Fail(ExitCode::kLocked,
+                   absl::StrCat(unfinished,
+                                " of another csi-delta try is not over; wait for it, or "
+                                "cancel and remove it by csi-delta try ",
+                                request_.namespace_name, " --clean-up"));
     return true;
   }
   if (!earlier.empty()) {
-    console.Info("what an earlier run left is being removed");
-    RETURN_IF_ERROR(Annotate(RemoveTrialLeftovers(ctx.WithTimeout(kCleanUpTimeout), api, earlier),
-                             "what an earlier run left is not removed"));
+    console().Info("what an earlier run left is being removed");
+    RETURN_IF_ERROR(
+        Annotate(RemoveTrialLeftovers(ctx().WithTimeout(kCleanUpTimeout), api(), earlier),
+                 "what an earlier run left is not removed"));
   }
   return false;
 }
 
-absl::Status TryCommand::RemoveAll(const CallContext& ctx, k8s::ApiClient& api) const {
-  CallContext removal = ctx;
+absl::Status TryCommand::RemoveAll() const {
+  CallContext removal = ctx();
   removal.stop = {};
-  removal.deadline = ctx.clock->Uptime() + kCleanUpTimeout;
+  removal.deadline = ctx().clock->Uptime() + kCleanUpTimeout;
   ASSIGN_OR_RETURN(
       const TrialLeftovers made,
-      FindTrialLeftovers(removal, api, request_.velero_namespace, request_.namespace_name));
-  return RemoveTrialLeftovers(removal, api, made);
+      FindTrialLeftovers(removal, api(), request_.velero_namespace, request_.namespace_name));
+  return RemoveTrialLeftovers(removal, api(), made);
 }
 
-absl::StatusOr<ExitCode> TryCommand::CleanUp(const CallContext& ctx, k8s::ApiClient& api,
-                                             Console& console) const {
+absl::StatusOr<ExitCode> TryCommand::CleanUp() const {
   ASSIGN_OR_RETURN(
       const TrialLeftovers earlier,
-      FindTrialLeftovers(ctx, api, request_.velero_namespace, request_.namespace_name));
-  RETURN_IF_ERROR(RemoveTrialLeftovers(ctx.WithTimeout(kCleanUpTimeout), api, earlier));
-  console.PrintResult(
+      FindTrialLeftovers(ctx(), api(), request_.velero_namespace, request_.namespace_name));
+  RETURN_IF_ERROR(RemoveTrialLeftovers(ctx().WithTimeout(kCleanUpTimeout), api(), earlier));
+  console().PrintResult(
       {{"message_type", "result"},
        {"namespace", request_.namespace_name},
        {"removed_backups", earlier.backups.size()},
@@ -376,39 +362,38 @@ absl::StatusOr<ExitCode> TryCommand::CleanUp(const CallContext& ctx, k8s::ApiCli
   return ExitCode::kOk;
 }
 
-absl::StatusOr<TrialResult> TryCommand::RunTrial(const CallContext& ctx, k8s::ApiClient& api,
-                                                 const TrialPlan& plan, const TrialNeeds& needs,
-                                                 Console& console, ProgressMeter& meter) const {
+absl::StatusOr<TrialResult> TryCommand::RunTrial(const TrialPlan& plan, const TrialNeeds& needs,
+                                                 ProgressMeter& meter) const {
   TrialResult result;
   for (const std::string& backup : plan.backups) {
     if (!result.costs.empty() && between_.has_value()) {
-      console.Info(absl::StrCat("waiting ", absl::FormatDuration(*between_),
-                                " for the applications to write"));
+      console().Info(absl::StrCat("waiting ", absl::FormatDuration(*between_),
+                                  " for the applications to write"));
       meter.ReportCount("waiting", 0, 0);
-      ctx.clock->SleepFor(*between_, ctx.stop);
-      RETURN_IF_ERROR(ctx.Check());
+      ctx().clock->SleepFor(*between_, ctx().stop);
+      RETURN_IF_ERROR(ctx().Check());
     }
-    console.Info(absl::StrCat("Backup ", backup, " is being made (", result.costs.size() + 1,
-                              " of ", plan.backups.size(), "); csi-delta status shows how far"));
+    console().Info(absl::StrCat("Backup ", backup, " is being made (", result.costs.size() + 1,
+                                " of ", plan.backups.size(), "); csi-delta status shows how far"));
     const std::jthread reporter =
-        ReportTransfers(ctx, api,
+        ReportTransfers(ctx(), api(),
                         {DataUpload::Type(), request_.velero_namespace,
                          LabelledWith(objects::kBackupNameLabel, backup).label_selector},
                         absl::StrCat("backing up ", request_.namespace_name, " (",
                                      result.costs.size() + 1, " of ", plan.backups.size(), ")"),
                         meter);
-    ASSIGN_OR_RETURN(std::vector<DataUpload> costs, BackUp(ctx, api, backup));
+    ASSIGN_OR_RETURN(std::vector<DataUpload> costs, BackUp(backup));
     result.costs.push_back(std::move(costs));
   }
-  console.Info(absl::StrCat("Backup ", plan.scratch.backup, " is being restored into namespace ",
-                            plan.scratch.into));
+  console().Info(absl::StrCat("Backup ", plan.scratch.backup, " is being restored into namespace ",
+                              plan.scratch.into));
   const std::jthread reporter = ReportTransfers(
-      ctx, api,
+      ctx(), api(),
       {objects::DataDownload::Type(), request_.velero_namespace,
        LabelledWith(objects::kRestoreNameLabel, plan.scratch.restore).label_selector},
       absl::StrCat("restoring into ", plan.scratch.into), meter);
-  ASSIGN_OR_RETURN(result.trouble, RestoreIntoScratch(ctx, api, plan.scratch, *timeout_));
-  ASSIGN_OR_RETURN(result.pvcs, CompareScratch(ctx, api, plan.scratch));
+  ASSIGN_OR_RETURN(result.trouble, RestoreIntoScratch(ctx(), api(), plan.scratch, *timeout_));
+  ASSIGN_OR_RETURN(result.pvcs, CompareScratch(ctx(), api(), plan.scratch));
   for (const std::string& pvc : needs.pvcs) {
     if (!absl::c_any_of(result.costs.back(),
                         [&pvc](const DataUpload& upload) { return upload.source_pvc() == pvc; })) {
@@ -419,25 +404,22 @@ absl::StatusOr<TrialResult> TryCommand::RunTrial(const CallContext& ctx, k8s::Ap
   return result;
 }
 
-absl::StatusOr<std::vector<DataUpload>> TryCommand::BackUp(const CallContext& ctx,
-                                                           k8s::ApiClient& api,
-                                                           const std::string& name) const {
+absl::StatusOr<std::vector<DataUpload>> TryCommand::BackUp(const std::string& name) const {
   Backup backup = Backup::OfNamespace(request_.velero_namespace, name, request_.namespace_name,
                                       objects::kDataMoverName, request_.location);
   if (!keep_) {
     backup.SetLabel(objects::kTrialLabel, request_.namespace_name);
     backup.SetTimeToLive(kTrialLifetime);
   }
-  RETURN_IF_ERROR(objects::Create(ctx, api, backup).status());
-  RETURN_IF_ERROR(AwaitBackup(ctx, api, name));
-  return UploadsOf(ctx, api, name);
+  RETURN_IF_ERROR(objects::Create(ctx(), api(), backup).status());
+  RETURN_IF_ERROR(AwaitBackup(name));
+  return UploadsOf(name);
 }
 
-absl::Status TryCommand::AwaitBackup(const CallContext& ctx, k8s::ApiClient& api,
-                                     const std::string& name) const {
+absl::Status TryCommand::AwaitBackup(const std::string& name) const {
   std::string trouble;
   const absl::Status status = objects::WaitFor<Backup>(
-      ctx.WithTimeout(*timeout_), api, Backup::Key(request_.velero_namespace, name),
+      ctx().WithTimeout(*timeout_), api(), Backup::Key(request_.velero_namespace, name),
       [&](const Backup* now) -> absl::StatusOr<bool> {
         if (now == nullptr) {
           return absl::NotFoundError(absl::StrCat("Backup ", name, " was deleted meanwhile"));
@@ -451,7 +433,7 @@ absl::Status TryCommand::AwaitBackup(const CallContext& ctx, k8s::ApiClient& api
         }
         return now->is_over();
       });
-  if (absl::IsDeadlineExceeded(status) && ctx.Check().ok()) {
+  if (absl::IsDeadlineExceeded(status) && ctx().Check().ok()) {
     trouble = absl::StrCat("Backup ", name, " was not over in time");
   } else {
     RETURN_IF_ERROR(status);
@@ -459,7 +441,7 @@ absl::Status TryCommand::AwaitBackup(const CallContext& ctx, k8s::ApiClient& api
   if (trouble.empty()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::vector<DataUpload> uploads, UploadsOf(ctx, api, name));
+  ASSIGN_OR_RETURN(const std::vector<DataUpload> uploads, UploadsOf(name));
   for (const DataUpload& upload : uploads) {
     if (upload.phase() != "Completed") {
       absl::StrAppend(&trouble, ": PVC ", upload.source_pvc(), ": DataUpload is ",
@@ -473,14 +455,12 @@ absl::Status TryCommand::AwaitBackup(const CallContext& ctx, k8s::ApiClient& api
                    "for velero backup describe --details"));
 }
 
-absl::StatusOr<std::vector<DataUpload>> TryCommand::UploadsOf(const CallContext& ctx,
-                                                              k8s::ApiClient& api,
-                                                              const std::string& backup) const {
-  return objects::List<DataUpload>(ctx, api, request_.velero_namespace,
+absl::StatusOr<std::vector<DataUpload>> TryCommand::UploadsOf(const std::string& backup) const {
+  return objects::List<DataUpload>(ctx(), api(), request_.velero_namespace,
                                    LabelledWith(objects::kBackupNameLabel, backup));
 }
 
-ExitCode TryCommand::Print(Console& console, const TrialPlan& plan, const TrialResult& result,
+ExitCode TryCommand::Print(const TrialPlan& plan, const TrialResult& result,
                            const absl::Status& removed) const {
   Json backups = Json::array();
   for (std::size_t i = 0; i < result.costs.size(); ++i) {
@@ -495,7 +475,7 @@ ExitCode TryCommand::Print(Console& console, const TrialPlan& plan, const TrialR
   for (const auto& [pvc, error] : result.pvcs) {
     volumes.push_back({{"pvc", pvc}, {"restored", error.empty()}, {"error", error}});
   }
-  console.PrintResult(
+  console().PrintResult(
       {{"message_type", "result"},
        {"namespace", request_.namespace_name},
        {"ok", result.is_restored()},
@@ -569,11 +549,6 @@ std::string TryCommand::Verdict(const TrialPlan& plan, const TrialResult& result
     add(keep_ ? "All else that was made is removed." : "All that was made is removed.");
   }
   return text;
-}
-
-std::string TryCommand::CleanUpHint(const absl::Status& removed) const {
-  return absl::StrCat("not all that the try made is removed: ", removed.message(),
-                      "; csi-delta try ", request_.namespace_name, " --clean-up tries again");
 }
 
 }  // namespace

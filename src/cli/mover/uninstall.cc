@@ -1,14 +1,11 @@
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/human_text.h"
-#include "base/json.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/location_store.h"
 #include "datamover/controller/service.h"
@@ -29,19 +26,18 @@ absl::Status StillRunning(const std::vector<UninstallItem>& running) {
       "DataDownloads, then run this again"));
 }
 
-class UninstallCommand : public Command {
+class UninstallCommand : public MoverCommand {
  public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Work() override;
 
  private:
-  absl::Status CheckDeletion(const std::string& cluster) const;
+  absl::Status CheckDeletion(const std::string& own) const;
   // How many steps failed. Without --yes it only announces them.
-  int64_t CarryOut(const CallContext& ctx, k8s::ApiClient& api, const UninstallPlan& plan,
-                   Console& console) const;
+  int64_t CarryOut(const UninstallPlan& plan) const;
   std::string Summary(int64_t objects, int64_t failed) const;
-  static void ReportItem(Console& console, absl::string_view action, const UninstallItem& item,
-                         absl::string_view error);
+  void ReportItem(absl::string_view action, const UninstallItem& item,
+                  absl::string_view error) const;
 
   datamover::UninstallRequest request_;
   std::string delete_data_of_;
@@ -49,8 +45,7 @@ class UninstallCommand : public Command {
   bool yes_ = false;
 };
 
-VerbSyntax UninstallCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax UninstallCommand::Describe(ArgumentTable& table) {
   table.Add("--delete-data", "CLUSTER",
             "also delete what this cluster stored in the buckets, and its keys; CLUSTER is the uid "
             "of this cluster, which a run without --yes prints",
@@ -66,79 +61,75 @@ VerbSyntax UninstallCommand::Declare() {
           "Data that this cluster stored in the buckets stays, with its keys, so that other "
           "clusters can restore it. Refuses while volumes are being moved. Run it before or after "
           "helm uninstall, which removes the rest; it lists what is left, and may be run again.",
-      .table = std::move(table),
-      .family = VerbFamily::kMover,
       .examples = {"uninstall  # prints what would go", "uninstall --keep-data --yes"}};
 }
 
-absl::StatusOr<ExitCode> UninstallCommand::Run(const CallContext& ctx, Session& session) {
-  const ClusterOptions& options = session.options().cluster;
+absl::StatusOr<ExitCode> UninstallCommand::Work() {
   ASSIGN_OR_RETURN(request_.velero_namespaces,
-                   datamover::ParseVeleroNamespaces(options.velero_namespaces));
-  request_.open_store = [&session](const datamover::RepositoryAccess& access) {
-    return OpenLocationStore(session.environment(), access);
+                   datamover::ParseVeleroNamespaces(cluster().velero_namespaces));
+  request_.open_store = [this](const datamover::RepositoryAccess& access) {
+    return OpenLocationStore(session().environment(), access);
   };
-  const std::unique_ptr<k8s::ApiClient> api = options.access.MakeClient();
-  ASSIGN_OR_RETURN(const std::string cluster, datamover::ReadClusterUid(ctx, *api));
-  RETURN_IF_ERROR(CheckDeletion(cluster));
+  ASSIGN_OR_RETURN(const std::string own, datamover::ReadClusterUid(ctx(), api()));
+  RETURN_IF_ERROR(CheckDeletion(own));
   request_.keep_data = delete_data_of_.empty();
   // They may name the credentials that delete; an uninstallation does not need them otherwise.
   const absl::StatusOr<datamover::MoverSettings> settings =
-      datamover::ReadMoverSettings(ctx, *api, options.mover_namespace);
+      datamover::ReadMoverSettings(ctx(), api(), cluster().mover_namespace);
   if (!request_.keep_data) {
     RETURN_IF_ERROR(settings.status());
   }
   const datamover::MoverEnvironment env = {
-      .api = *api,
-      .random = *session.environment().random,
+      .api = api(),
+      .random = random(),
       .secure_random = SecureRandom::Real(),
-      .mover_namespace = options.mover_namespace,
-      .cluster = cluster,
+      .mover_namespace = cluster().mover_namespace,
+      .cluster = own,
       .image = "",
       .worker_service_account = "",
       .settings = settings.value_or(datamover::MoverSettings())};
-  ASSIGN_OR_RETURN(const UninstallPlan plan, datamover::PlanUninstall(ctx, env, request_));
+  ASSIGN_OR_RETURN(const UninstallPlan plan, datamover::PlanUninstall(ctx(), env, request_));
   if (!plan.running.empty()) {
     return StillRunning(plan.running);
   }
-  const int64_t failed = CarryOut(ctx, *api, plan, session.console());
+  const int64_t failed = CarryOut(plan);
   for (const UninstallItem& item : plan.stays) {
-    ReportItem(session.console(), "stays", item, "");
+    ReportItem("stays", item, "");
   }
-  session.console().PrintResult({{"message_type", "result"},
-                                 {"dry_run", !yes_},
-                                 {"things", plan.steps.size()},
-                                 {"failed", failed}},
-                                Summary(static_cast<int64_t>(plan.steps.size()), failed));
+  console().PrintResult({{"message_type", "result"},
+                         {"dry_run", !yes_},
+                         {"things", plan.steps.size()},
+                         {"failed", failed}},
+                        Summary(static_cast<int64_t>(plan.steps.size()), failed));
   return failed == 0 ? ExitCode::kOk : ExitCode::kIncomplete;
 }
 
-absl::Status UninstallCommand::CheckDeletion(const std::string& cluster) const {
+absl::Status UninstallCommand::CheckDeletion(const std::string& own) const {
   if (delete_data_of_.empty()) {
     return absl::OkStatus();
   }
   if (keep_data_) {
     return absl::InvalidArgumentError("--keep-data and --delete-data exclude each other");
   }
-  return delete_data_of_ == cluster ? absl::OkStatus()
-                                    : absl::InvalidArgumentError(absl::StrCat(
-                                          "--delete-data names cluster ", delete_data_of_,
-                                          ", and this is ", cluster, ": nothing was done"));
+  return delete_data_of_ == own ? absl::OkStatus()
+                                : absl::InvalidArgumentError(
+                                      absl::StrCat("--delete-data names cluster ", delete_data_of_,
+                                                   ", and this is ", own, ": nothing was done"));
 }
 
-int64_t UninstallCommand::CarryOut(const CallContext& ctx, k8s::ApiClient& api,
-                                   const UninstallPlan& plan, Console& console) const {
+int64_t UninstallCommand::CarryOut(const UninstallPlan& plan) const {
   if (!yes_) {
     for (const UninstallPlan::Step& step : plan.steps) {
-      ReportItem(console, "goes", step.item, "");
+      ReportItem("goes", step.item, "");
     }
     return 0;
   }
   int64_t failed = 0;
-  datamover::CarryOut(ctx, api, plan, [&](const UninstallItem& item, const absl::Status& status) {
-    failed += status.ok() ? 0 : 1;
-    ReportItem(console, status.ok() ? "gone" : "failed", item, status.message());
-  });
+  datamover::CarryOut(ctx(), api(), plan,
+                      [&](const UninstallItem& item, const absl::Status& status) {
+                        failed += status.ok() ? 0 : 1;
+                        ReportItem(status.ok() ? "gone" : "failed", item, status.message());
+                      });
   return failed;
 }
 
@@ -153,9 +144,9 @@ std::string UninstallCommand::Summary(int64_t objects, int64_t failed) const {
                       failed == 0 ? "\n" : ": run it again\n");
 }
 
-void UninstallCommand::ReportItem(Console& console, absl::string_view action,
-                                  const UninstallItem& item, absl::string_view error) {
-  console.PrintResult(
+void UninstallCommand::ReportItem(absl::string_view action, const UninstallItem& item,
+                                  absl::string_view error) const {
+  console().PrintResult(
       {{"message_type", "thing"},
        {"fate", std::string(action)},
        {"kind", item.kind},

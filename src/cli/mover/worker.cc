@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
@@ -30,7 +31,7 @@ constexpr char kPodVariable[] = "POD_UID";
 
 class WorkerCommand : public Command {
  public:
-  VerbSyntax Declare() override;
+  VerbSyntax Describe(ArgumentTable& table) override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
@@ -40,28 +41,11 @@ class WorkerCommand : public Command {
                           const ProgramEnvironment& environment) const;
   static GlobalOptions OptionsOf(const VolumeJob& job);
 
-  // Closes the repository before the outcome is reported: a remaining lock would make others wait.
-  absl::StatusOr<objects::Outcome> DoJob(const CallContext& ctx, const VolumeJob& job,
-                                         const GlobalOptions& options,
-                                         const ProgramEnvironment& environment, Console& console,
-                                         const TaskProgress& progress, std::string& location) const;
-
-  static absl::Status OrStopped(const CallContext& ctx, const absl::Status& failure) {
-    return ctx.stop.stop_requested() ? absl::CancelledError(failure.message()) : failure;
-  }
-
-  // OK also when it is there: another worker may make it at the same time.
-  static absl::StatusOr<objects::Outcome> MakeRepository(const CallContext& ctx,
-                                                         const GlobalOptions& options,
-                                                         const ProgramEnvironment& environment,
-                                                         Console& console, std::string& location);
-
   std::string task_;
   ClusterAccess access_;
 };
 
-VerbSyntax WorkerCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax WorkerCommand::Describe(ArgumentTable& table) {
   table.Add("--task", "NS/NAME", "the VolumeTask that this is for", task_);
   access_.Declare(table);
   return {
@@ -74,7 +58,6 @@ VerbSyntax WorkerCommand::Declare() {
           "(Interrupted). It continues while the API server is not reachable. A restore then "
           "pauses its writes after two minutes, until the task confirms that it still belongs "
           "to this Pod. Exits 0 once the final status has been recorded, including on failure.",
-      .table = std::move(table),
       .examples = {"worker --task csi-delta/up-1", "worker --task csi-delta/up-1 --context prod"}};
 }
 
@@ -121,14 +104,31 @@ objects::Outcome WorkerCommand::RunJob(const CallContext& ctx, const VolumeJob& 
   Console console(environment.out, environment.error, {.json = true});
   const GlobalOptions options = OptionsOf(job);
   std::string location;
-  absl::StatusOr<objects::Outcome> outcome =
-      DoJob(ctx, job, options, inner, console, progress, location);
+  // Closes the repository before the outcome is reported: a remaining lock would make others wait.
+  const auto in_session = [&](absl::FunctionRef<absl::StatusOr<objects::Outcome>(Session&)> work)
+      -> absl::StatusOr<objects::Outcome> {
+    Session session(options, inner, console);
+    absl::StatusOr<objects::Outcome> outcome = work(session);
+    location = session.location();
+    return outcome.ok() || !ctx.stop.stop_requested()
+               ? outcome
+               : absl::CancelledError(outcome.status().message());
+  };
+  const auto do_job = [&](Session& session) {
+    return datamover::DoJob(ctx, session.engine(), job, access_.Settings(), progress);
+  };
+  absl::StatusOr<objects::Outcome> outcome = in_session(do_job);
   if (repository::IsNoRepository(outcome.status()) &&
       std::holds_alternative<objects::UploadWork>(job.work)) {
-    outcome = MakeRepository(ctx, options, inner, console, location);
-    if (outcome.ok()) {
-      outcome = DoJob(ctx, job, options, inner, console, progress, location);
-    }
+    outcome = in_session([&](Session& session) -> absl::StatusOr<objects::Outcome> {
+      const absl::Status made = session.Init(ctx).status();
+      if (!made.ok() && !absl::IsAlreadyExists(made)) {  // Another worker may have made it.
+        return made;
+      }
+      console.Info(absl::StrCat("created repository ", session.location()));
+      return objects::Outcome{.code = objects::OutcomeCode::kDone};
+    });
+    outcome = outcome.ok() ? in_session(do_job) : outcome;
   }
   if (outcome.ok()) {
     return *std::move(outcome);
@@ -148,32 +148,6 @@ GlobalOptions WorkerCommand::OptionsOf(const VolumeJob& job) {
     options.memory_budget_bytes = job.limits.memory_bytes;
   }
   return options;
-}
-
-absl::StatusOr<objects::Outcome> WorkerCommand::DoJob(const CallContext& ctx, const VolumeJob& job,
-                                                      const GlobalOptions& options,
-                                                      const ProgramEnvironment& environment,
-                                                      Console& console,
-                                                      const TaskProgress& progress,
-                                                      std::string& location) const {
-  Session session(options, environment, console);
-  absl::StatusOr<objects::Outcome> outcome =
-      datamover::DoJob(ctx, session.engine(), job, access_.Settings(), progress);
-  location = session.location();
-  return outcome.ok() ? outcome : OrStopped(ctx, outcome.status());
-}
-
-absl::StatusOr<objects::Outcome> WorkerCommand::MakeRepository(
-    const CallContext& ctx, const GlobalOptions& options, const ProgramEnvironment& environment,
-    Console& console, std::string& location) {
-  Session session(options, environment, console);
-  const absl::Status made = session.Init(ctx).status();
-  location = session.location();
-  if (!made.ok() && !absl::IsAlreadyExists(made)) {
-    return OrStopped(ctx, made);
-  }
-  console.Info(absl::StrCat("created repository ", location));
-  return objects::Outcome{.code = objects::OutcomeCode::kDone};
 }
 
 }  // namespace

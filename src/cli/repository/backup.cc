@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -86,9 +85,9 @@ std::string Details(const BackupResult& result) {
                       detail.empty() ? "" : absl::StrCat("  why full: ", detail, "\n"));
 }
 
-class BackupCommand : public Command {
+class BackupCommand : public NewRepositoryCommand {
  public:
-  VerbSyntax Declare() override;
+  VerbSyntax Describe(ArgumentTable& table) override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
@@ -105,8 +104,7 @@ class BackupCommand : public Command {
   std::string time_;
 };
 
-VerbSyntax BackupCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax BackupCommand::Describe(ArgumentTable& table) {
   table.AddPositional("DEVICE", "the block device or image file to read", job_.device);
   table.Add("--extents", "FILE",
             "a list of what changed since the parent, or of what is allocated; \"-\": standard "
@@ -169,8 +167,6 @@ VerbSyntax BackupCommand::Declare() {
           "Blocks that are not listed are audited: a sample of them is read, and one mismatch "
           "makes "
           "the backup a full one. That, and a refused list, ends with exit code 20.",
-      .table = std::move(table),
-      .family = VerbFamily::kNewRepository,
       .examples = {"backup /dev/vg/orders --path /orders",
                    "backup /dev/vg/orders --extents changed.jsonl"}};
 }

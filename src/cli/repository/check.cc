@@ -87,10 +87,9 @@ std::string UnrestorableText(const CheckReport& report) {
       "\n");
 }
 
-class CheckCommand : public Command {
+class CheckCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.Add("--read-data", "read all data and verify it", read_data_);
     table.Add("--read-data-subset", "PART",
               "read some: \"2/7\" the second of seven parts, \"10%\" or \"500M\" drawn at random",
@@ -100,8 +99,6 @@ class CheckCommand : public Command {
             .details =
                 "Ends with exit code 1 when something is damaged. With --no-lock a backup "
                 "or prune that is under way may look like damage.",
-            .table = std::move(table),
-            .family = VerbFamily::kRepository,
             .examples = {"check", "check --read-data-subset 10%"}};
   }
 

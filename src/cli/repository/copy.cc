@@ -51,6 +51,22 @@ std::string CopyText(const CopiedSnapshot& copied) {
                       "\n");
 }
 
+void TellCopied(Console& console, const std::vector<CopiedSnapshot>& copied) {
+  Json list = Json::array();
+  std::string text;
+  for (const CopiedSnapshot& one : copied) {
+    list.push_back(CopyJson(one));
+    text += CopyText(one);
+    if (!one.not_noted.ok()) {
+      console.Warn(absl::StrCat("the sidecar of ", one.copy.ShortHex(), " could not be stored (",
+                                one.not_noted.message(),
+                                "); a backup that builds on it reads the index instead"));
+    }
+  }
+  console.PrintResult({{"message_type", "result"}, {"snapshots", std::move(list)}},
+                      copied.empty() ? "no snapshot to copy\n" : text);
+}
+
 // The same status, with what to do about the repository to copy from.
 absl::Status OfSource(const absl::Status& status, absl::string_view place) {
   if (repository::IsNoRepository(status)) {
@@ -65,9 +81,9 @@ absl::Status OfSource(const absl::Status& status, absl::string_view place) {
   return status;
 }
 
-class CopyCommand : public Command {
+class CopyCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override;
+  VerbSyntax Describe(ArgumentTable& table) override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
@@ -78,15 +94,13 @@ class CopyCommand : public Command {
 
   // The same environment, in which RESTIC_FROM_... stands for RESTIC_...
   ProgramEnvironment SourceEnvironment(const ProgramEnvironment& environment) const;
-  static void Tell(Console& console, const std::vector<CopiedSnapshot>& copied);
 
   std::vector<std::string> ids_;
   RepositoryChoice from_;
   SnapshotFilter filter_;
 };
 
-VerbSyntax CopyCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax CopyCommand::Describe(ArgumentTable& table) {
   table.AddPositionals("ID",
                        "the snapshots, by the beginnings of their ids, or \"latest\"; none: all", 0,
                        kSnapshotIdsMax, ids_);
@@ -108,8 +122,6 @@ VerbSyntax CopyCommand::Declare() {
               "before is checked: if it lacks data, that is copied again, and the exit code is 3. "
               "Unless the other repository has a password of its own, it is opened with that of "
               "this one.",
-          .table = std::move(table),
-          .family = VerbFamily::kRepository,
           .examples = {"copy --from-repo /srv/backups", "copy latest --from-repo /srv/backups"}};
 }
 
@@ -145,11 +157,8 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
   UnreadableSnapshots unreadable(session.console());
   ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
                    ChooseSnapshots(ctx, session.console(), *from, ids_, filter_, unreadable));
-  std::vector<Id> ids;
-  ids.reserve(chosen.size());
-  for (const StoredSnapshot& stored : chosen) {
-    ids.push_back(stored.id);
-  }
+  std::vector<Id> ids(chosen.size());
+  absl::c_transform(chosen, ids.begin(), [](const StoredSnapshot& stored) { return stored.id; });
   std::vector<CopiedSnapshot> copied;
   if (!ids.empty()) {
     const engine::OrphanScope scope = {.all = session.lock()->unfinished().others == 0,
@@ -169,7 +178,7 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
     engine::RecordEnd(ctx, *to, unfinished, done.ok());
     ASSIGN_OR_RETURN(copied, std::move(done));
   }
-  Tell(session.console(), copied);
+  TellCopied(session.console(), copied);
   const bool was_whole =
       absl::c_all_of(copied, [](const CopiedSnapshot& one) { return one.was_damaged.ok(); });
   return was_whole ? unreadable.code() : ExitCode::kIncomplete;
@@ -204,22 +213,6 @@ ProgramEnvironment CopyCommand::SourceEnvironment(const ProgramEnvironment& envi
     return get(name);
   };
   return source;
-}
-
-void CopyCommand::Tell(Console& console, const std::vector<CopiedSnapshot>& copied) {
-  Json list = Json::array();
-  std::string text;
-  for (const CopiedSnapshot& one : copied) {
-    list.push_back(CopyJson(one));
-    text += CopyText(one);
-    if (!one.not_noted.ok()) {
-      console.Warn(absl::StrCat("the sidecar of ", one.copy.ShortHex(), " could not be stored (",
-                                one.not_noted.message(),
-                                "); a backup that builds on it reads the index instead"));
-    }
-  }
-  console.PrintResult({{"message_type", "result"}, {"snapshots", std::move(list)}},
-                      copied.empty() ? "no snapshot to copy\n" : text);
 }
 
 }  // namespace

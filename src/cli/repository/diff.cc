@@ -25,9 +25,43 @@ using repository::Repository;
 
 constexpr char kEndOfExtents[] = "{\"end\":true}\n";
 
-class DiffCommand : public Command {
+// The head of the list; an empty base means a list of allocated extents.
+void PrintBase(Console& console, const std::string& base) {
+  const Json line = base.empty() ? Json{{"allocated", true}} : Json{{"base", base}};
+  console.Print(absl::StrCat(line.dump(), "\n"));
+}
+
+// `context`: the storage vendor's own; "": none.
+void PrintExtent(Console& console, const incremental::ListedExtent& listed,
+                 const std::string& context) {
+  const bool zero = listed.kind == incremental::ExtentKind::kZero;
+  console.Print(absl::StrCat(
+      "{\"offset\":", listed.extent.offset_bytes, ",\"length\":", listed.extent.length_bytes,
+      zero ? ",\"zero\":true" : "",
+      context.empty() ? "" : absl::StrCat(",\"context\":\"", absl::Base64Escape(context), "\""),
+      "}\n"));
+}
+
+ExitCode PrintSummary(Console& console, const VolumeRecord& before, const VolumeRecord& after,
+                      int64_t extents, int64_t changed_bytes) {
+  console.PrintResult(
+      {{"message_type", "result"},
+       {"source_snapshot", before.stored.id.Hex()},
+       {"target_snapshot", after.stored.id.Hex()},
+       {"source_bytes", before.layout.size_bytes()},
+       {"target_bytes", after.layout.size_bytes()},
+       {"chunk_bytes", after.layout.chunk_bytes()},
+       {"changed_bytes", changed_bytes},
+       {"extents", extents}},
+      absl::StrCat("snapshots ", before.stored.id.ShortHex(), " and ", after.stored.id.ShortHex(),
+                   ": ", FormatBytes(changed_bytes), " of ", FormatBytes(after.layout.size_bytes()),
+                   " differ, in ", Counted(extents, "extent"), "\n"));
+  return ExitCode::kOk;
+}
+
+class DiffCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override;
+  VerbSyntax Describe(ArgumentTable& table) override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
@@ -36,22 +70,13 @@ class DiffCommand : public Command {
   void PrintMap(Session& session, const incremental::ChangedBlockSource& source,
                 const std::string& base, int64_t volume_bytes, const ChangeMap& map) const;
 
-  // The head of the list; an empty base means a list of allocated extents.
-  static void PrintBase(Console& console, const std::string& base);
-  // `context`: the storage vendor's own; "": none.
-  static void PrintExtent(Console& console, const incremental::ListedExtent& listed,
-                          const std::string& context);
-  static ExitCode PrintSummary(Console& console, const VolumeRecord& before,
-                               const VolumeRecord& after, int64_t extents, int64_t changed_bytes);
-
   std::vector<std::string> ids_;
   bool print_extents_ = false;
   ClusterSnapshotFlags cluster_flags_;
   std::string base_name_;
 };
 
-VerbSyntax DiffCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax DiffCommand::Describe(ArgumentTable& table) {
   table.AddPositionals(
       "ID",
       "the older and the newer snapshot, by the beginnings of their ids, or by the "
@@ -80,8 +105,6 @@ VerbSyntax DiffCommand::Declare() {
           "chunks of one size.\n"
           "With --volume-snapshot no repository is needed: the driver says what changed, and it is "
           "drawn as by csi-delta map, in one line.",
-      .table = std::move(table),
-      .family = VerbFamily::kRepository,
       .examples = {"diff 8ab6fc6f 1c44d09e",
                    "diff --volume-snapshot shop/orders-tuesday --base orders-monday"}};
 }
@@ -191,39 +214,6 @@ void DiffCommand::PrintMap(Session& session, const incremental::ChangedBlockSour
           base.empty() ? " allocated, in " : absl::StrCat(" changed since ", base, ", in "),
           Counted(map.extents(), "extent"), ", by ", source.name(), "\n"),
       absl::StrCat(map.PictureLines(HasColors(session.environment())), map.HistogramLines()));
-}
-
-void DiffCommand::PrintBase(Console& console, const std::string& base) {
-  const Json line = base.empty() ? Json{{"allocated", true}} : Json{{"base", base}};
-  console.Print(absl::StrCat(line.dump(), "\n"));
-}
-
-void DiffCommand::PrintExtent(Console& console, const incremental::ListedExtent& listed,
-                              const std::string& context) {
-  const bool zero = listed.kind == incremental::ExtentKind::kZero;
-  console.Print(absl::StrCat(
-      "{\"offset\":", listed.extent.offset_bytes, ",\"length\":", listed.extent.length_bytes,
-      zero ? ",\"zero\":true" : "",
-      context.empty() ? "" : absl::StrCat(",\"context\":\"", absl::Base64Escape(context), "\""),
-      "}\n"));
-}
-
-ExitCode DiffCommand::PrintSummary(Console& console, const VolumeRecord& before,
-                                   const VolumeRecord& after, int64_t extents,
-                                   int64_t changed_bytes) {
-  console.PrintResult(
-      {{"message_type", "result"},
-       {"source_snapshot", before.stored.id.Hex()},
-       {"target_snapshot", after.stored.id.Hex()},
-       {"source_bytes", before.layout.size_bytes()},
-       {"target_bytes", after.layout.size_bytes()},
-       {"chunk_bytes", after.layout.chunk_bytes()},
-       {"changed_bytes", changed_bytes},
-       {"extents", extents}},
-      absl::StrCat("snapshots ", before.stored.id.ShortHex(), " and ", after.stored.id.ShortHex(),
-                   ": ", FormatBytes(changed_bytes), " of ", FormatBytes(after.layout.size_bytes()),
-                   " differ, in ", Counted(extents, "extent"), "\n"));
-  return ExitCode::kOk;
 }
 
 }  // namespace

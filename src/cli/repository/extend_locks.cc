@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -13,10 +11,9 @@ namespace {
 
 using repository::RenewLocksResult;
 
-class ExtendLocksCommand : public Command {
+class ExtendLocksCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.AddParsed(
         "--renewed-at", "TIME",
         "when the last run with exit code 0 ended: only objects that became due since then "
@@ -35,8 +32,6 @@ class ExtendLocksCommand : public Command {
             "when it is due again. Run it once a day, with the options of your backups; with --pvc "
             "or --upload, the data mover's setting immutability is enough. Ends with exit code 3 "
             "when an object could not be extended, and names it.",
-        .table = std::move(table),
-        .family = VerbFamily::kRepository,
         .examples = {"extend-locks -o s3.object-lock-days=30 -o s3.object-lock-mode=COMPLIANCE",
                      "extend-locks --renewed-at 2026-11-21T13:05:00Z -o s3.object-lock-days=30"}};
   }

@@ -63,9 +63,9 @@ Json GroupJson(const ForgetGroup& group) {
           {"remove", std::move(remove)}, {"reasons", std::move(reasons)}};
 }
 
-class ForgetCommand : public Command {
+class ForgetCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override;
+  VerbSyntax Describe(ArgumentTable& table) override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
@@ -78,8 +78,7 @@ class ForgetCommand : public Command {
   PruneFlags prune_flags_;
 };
 
-VerbSyntax ForgetCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax ForgetCommand::Describe(ArgumentTable& table) {
   table.AddPositionals("ID", "snapshots to remove, by the beginnings of their ids; none: by rules",
                        0, kSnapshotIdsMax, job_.ids);
   DeclareKeepFlags(table, job_.rules, /*with_letters=*/true);
@@ -104,8 +103,6 @@ VerbSyntax ForgetCommand::Declare() {
       .name = "forget",
       .summary = "Remove snapshots, by rules or by their ids",
       .details = "A snapshot stays when any rule keeps it. The space is freed by prune.",
-      .table = std::move(table),
-      .family = VerbFamily::kRepository,
       .examples = {"forget --keep-daily 7 --keep-weekly 5 --dry-run", "forget 8ab6fc6f --prune"}};
 }
 

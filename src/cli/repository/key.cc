@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -10,15 +8,14 @@ namespace csidelta::cli {
 namespace {
 
 // Makes a repository with its first key.
-class InitCommand : public Command {
+class InitCommand : public NewRepositoryCommand {
  public:
-  VerbSyntax Declare() override {
+  VerbSyntax Describe(ArgumentTable&) override {
     return {.name = "init",
             .summary = "Make a new repository",
             .details =
                 "It is a repository of restic's format, version 2, with one key for the "
                 "password. A lost password cannot be replaced: the data is lost with it.",
-            .family = VerbFamily::kNewRepository,
             .examples = {"init", "init --repo s3:https://minio.example/backups/orders"}};
   }
 
@@ -43,26 +40,31 @@ using repository::Id;
 using repository::KeyInfo;
 using repository::Repository;
 
-// The source of a new password. The variables of the old password are not read.
-void DeclareNewPassword(ArgumentTable& table, std::string& file) {
-  table.Add("--new-password-file", "FILE", "a file with the new password (default: ask for it)",
-            file);
-}
+// A verb that takes a new password. The variables of the old one are not read.
+class NewPasswordCommand : public NewRepositoryCommand {
+ protected:
+  void DeclareNewPassword(ArgumentTable& table) {
+    table.Add("--new-password-file", "FILE", "a file with the new password (default: ask for it)",
+              file_);
+  }
 
-absl::StatusOr<Secret> ReadNewPassword(const CallContext& ctx, const std::string& file) {
-  return ReadPassword(ctx, {.command = "", .file = file, .text = Secret()}, "new password",
-                      /*twice=*/true, "--new-password-file");
-}
+  absl::StatusOr<Secret> ReadNewPassword(const CallContext& ctx) const {
+    return ReadPassword(ctx, {.command = "", .file = file_, .text = Secret()}, "new password",
+                        /*twice=*/true, "--new-password-file");
+  }
 
-class KeyListCommand : public Command {
+ private:
+  std::string file_;
+};
+
+class KeyListCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override {
+  VerbSyntax Describe(ArgumentTable&) override {
     return {.name = "key list",
             .summary = "List the keys, each of which opens the repository with its password",
             .details =
                 "A key whose file is damaged opens nothing: it is named, and the exit code is 3; "
                 "key remove removes it.",
-            .family = VerbFamily::kRepository,
             .examples = {"key list", "key list --json"}};
   }
 
@@ -93,41 +95,32 @@ class KeyListCommand : public Command {
   }
 };
 
-class KeyAddCommand : public Command {
+class KeyAddCommand : public NewPasswordCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
-    DeclareNewPassword(table, new_password_file_);
+  VerbSyntax Describe(ArgumentTable& table) override {
+    DeclareNewPassword(table);
     return {.name = "key add",
             .summary = "Add a key, so that one more password opens the repository",
-            .table = std::move(table),
-            .family = VerbFamily::kNewRepository,
             .examples = {"key add", "key add --new-password-file second.password"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kWrite));
-    ASSIGN_OR_RETURN(const Secret password, ReadNewPassword(ctx, new_password_file_));
+    ASSIGN_OR_RETURN(const Secret password, ReadNewPassword(ctx));
     ASSIGN_OR_RETURN(const Id id, repository->AddKey(ctx, password.Reveal()));
     session.console().PrintResult({{"message_type", "key_added"}, {"id", id.Hex()}},
                                   absl::StrCat("added key ", id.ShortHex(), "\n"));
     return ExitCode::kOk;
   }
-
- private:
-  std::string new_password_file_;
 };
 
-class KeyRemoveCommand : public Command {
+class KeyRemoveCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.AddPositional("ID", "the key, by the beginning of its id", id_);
     return {.name = "key remove",
             .summary = "Remove a key, so that its password no longer opens the repository",
             .details = "The key that opened the repository stays; give another one's password.",
-            .table = std::move(table),
-            .family = VerbFamily::kRepository,
             .examples = {"key remove 5f3a", "key remove 5f3a --password-file second.password"}};
   }
 
@@ -160,29 +153,23 @@ class KeyRemoveCommand : public Command {
   std::string id_;
 };
 
-class KeyPasswdCommand : public Command {
+class KeyPasswdCommand : public NewPasswordCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
-    DeclareNewPassword(table, new_password_file_);
+  VerbSyntax Describe(ArgumentTable& table) override {
+    DeclareNewPassword(table);
     return {.name = "key passwd",
             .summary = "Change the password",
             .details = "A new key takes the place of the one that opened the repository.",
-            .table = std::move(table),
-            .family = VerbFamily::kNewRepository,
             .examples = {"key passwd", "key passwd --new-password-file new.password"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
-    ASSIGN_OR_RETURN(const Secret password, ReadNewPassword(ctx, new_password_file_));
+    ASSIGN_OR_RETURN(const Secret password, ReadNewPassword(ctx));
     RETURN_IF_ERROR(repository->ChangePassword(ctx, *session.lock(), password.Reveal()));
     session.console().PrintResult({{"message_type", "password_changed"}}, "changed the password\n");
     return ExitCode::kOk;
   }
-
- private:
-  std::string new_password_file_;
 };
 
 }  // namespace

@@ -83,10 +83,9 @@ class Lister {
   std::size_t text_bytes_ = 0;
 };
 
-class LsCommand : public Command {
+class LsCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.AddOptionalPositional("ID", kOneSnapshot, id_);
     table.Add("-l,--long", "also type and size in bytes", long_lines_);
     DeclareFilterFlags(table, filter_);
@@ -96,8 +95,6 @@ class LsCommand : public Command {
                 "A volume is the files /image/000/00/data and so on, in their order, and what is "
                 "known of it in /volume.json. With --json: one object with snapshot and "
                 "nodes.",
-            .table = std::move(table),
-            .family = VerbFamily::kRepository,
             .examples = {"ls latest", "ls 8ab6fc6f --long"}};
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
@@ -63,90 +62,12 @@ std::string RangeLines(const ChangeMap& map) {
   return rows.size() == 1 ? "" : FormatTable(rows);
 }
 
-class MapCommand : public Command {
- public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
-
- private:
-  struct Pair {
-    std::unique_ptr<VolumeRecord> before;
-    std::unique_ptr<VolumeRecord> after;
-  };
-  absl::StatusOr<Pair> OpenBoth(const CallContext& ctx, Session& session,
-                                Repository& repository) const;
-  static void Print(Session& session, const Pair& pair, const ChangeMap& map);
-
-  std::vector<std::string> ids_;
-  std::string svg_;
+struct VolumePair {
+  std::unique_ptr<VolumeRecord> before;
+  std::unique_ptr<VolumeRecord> after;
 };
 
-VerbSyntax MapCommand::Declare() {
-  ArgumentTable table;
-  table.AddPositionals(
-      "ID",
-      "the older and the newer snapshot, by the beginnings of their ids, the names of their "
-      "Backups of Velero, or \"latest\"; one alone: since its parent",
-      1, 2, ids_);
-  table.Add("--svg", "FILE", "also write the picture to a new file, as SVG", svg_);
-  return {
-      .name = "map",
-      .summary = "Draw where a volume changed between two snapshots",
-      .details =
-          "Each line of the picture begins with its offset in the volume. Shades say how much of "
-          "a part changed. The picture is as wide as the terminal, in colors unless NO_COLOR is "
-          "set; with --json and --svg a line has 64 parts. Then come the sizes of the ranges that "
-          "changed, and the largest ones. Chunks are compared by their ids, without reading data: "
-          "what changed is rounded out to chunks, and what was rewritten with the same data did "
-          "not change. Both snapshots must have chunks of one size.",
-      .table = std::move(table),
-      .family = VerbFamily::kRepository,
-      .examples = {"map latest  # since its parent", "map 8ab6fc6f 1c44d09e"}};
-}
-
-absl::StatusOr<ExitCode> MapCommand::Run(const CallContext& ctx, Session& session) {
-  ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
-  ASSIGN_OR_RETURN(const Pair pair, OpenBoth(ctx, session, *repository));
-  const repository::VolumeLayout& layout = pair.after->layout;
-  const int cells = session.console().options().json || !svg_.empty()
-                        ? ChangeMap::kCells
-                        : ChangeMap::CellsOf(session.environment().table_columns);
-  ChangeMap map(layout.size_bytes(), LinesOf(layout, cells), cells);
-  {
-    ProgressMeter meter(session.console(), *ctx.clock);
-    RETURN_IF_ERROR(
-        CompareVolumes(ctx, *pair.before, *pair.after, meter, [&](const Extent& extent) {
-          map.Add({.extent = extent});
-          return absl::OkStatus();
-        }));
-  }
-  if (!svg_.empty()) {
-    RETURN_IF_ERROR(WriteNewFile(svg_, map.Svg(TitleOf(*pair.before, *pair.after, map))));
-  }
-  Print(session, pair, map);
-  return ExitCode::kOk;
-}
-
-absl::StatusOr<MapCommand::Pair> MapCommand::OpenBoth(const CallContext& ctx, Session& session,
-                                                      Repository& repository) const {
-  Pair pair;
-  ASSIGN_OR_RETURN(pair.after, OpenVolume(ctx, session.console(), repository, ids_.back()));
-  std::string older = ids_.front();
-  if (ids_.size() == 1) {
-    const repository::StoredSnapshot& after = pair.after->stored;
-    if (!after.snapshot.parent.has_value()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("snapshot ", after.id.ShortHex(),
-                       " has no parent; name two snapshots of the volume: csi-delta map OLDER ",
-                       after.id.ShortHex()));
-    }
-    older = after.snapshot.parent->Hex();
-  }
-  ASSIGN_OR_RETURN(pair.before, OpenVolume(ctx, session.console(), repository, older));
-  return pair;
-}
-
-void MapCommand::Print(Session& session, const Pair& pair, const ChangeMap& map) {
+void PrintMap(Session& session, const VolumePair& pair, const ChangeMap& map) {
   const int64_t before_bytes = pair.before->layout.size_bytes();
   const int64_t after_bytes = pair.after->layout.size_bytes();
   session.console().PrintResult(
@@ -170,6 +91,81 @@ void MapCommand::Print(Session& session, const Pair& pair, const ChangeMap& map)
                    map.extents() == 0
                        ? ""
                        : absl::StrCat("\n", map.HistogramLines(), "\n", RangeLines(map))));
+}
+
+class MapCommand : public RepositoryCommand {
+ public:
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  absl::StatusOr<VolumePair> OpenBoth(const CallContext& ctx, Session& session,
+                                      Repository& repository) const;
+
+  std::vector<std::string> ids_;
+  std::string svg_;
+};
+
+VerbSyntax MapCommand::Describe(ArgumentTable& table) {
+  table.AddPositionals(
+      "ID",
+      "the older and the newer snapshot, by the beginnings of their ids, the names of their "
+      "Backups of Velero, or \"latest\"; one alone: since its parent",
+      1, 2, ids_);
+  table.Add("--svg", "FILE", "also write the picture to a new file, as SVG", svg_);
+  return {
+      .name = "map",
+      .summary = "Draw where a volume changed between two snapshots",
+      .details =
+          "Each line of the picture begins with its offset in the volume. Shades say how much of "
+          "a part changed. The picture is as wide as the terminal, in colors unless NO_COLOR is "
+          "set; with --json and --svg a line has 64 parts. Then come the sizes of the ranges that "
+          "changed, and the largest ones. Chunks are compared by their ids, without reading data: "
+          "what changed is rounded out to chunks, and what was rewritten with the same data did "
+          "not change. Both snapshots must have chunks of one size.",
+      .examples = {"map latest  # since its parent", "map 8ab6fc6f 1c44d09e"}};
+}
+
+absl::StatusOr<ExitCode> MapCommand::Run(const CallContext& ctx, Session& session) {
+  ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
+  ASSIGN_OR_RETURN(const VolumePair pair, OpenBoth(ctx, session, *repository));
+  const repository::VolumeLayout& layout = pair.after->layout;
+  const int cells = session.console().options().json || !svg_.empty()
+                        ? ChangeMap::kCells
+                        : ChangeMap::CellsOf(session.environment().table_columns);
+  ChangeMap map(layout.size_bytes(), LinesOf(layout, cells), cells);
+  {
+    ProgressMeter meter(session.console(), *ctx.clock);
+    RETURN_IF_ERROR(
+        CompareVolumes(ctx, *pair.before, *pair.after, meter, [&](const Extent& extent) {
+          map.Add({.extent = extent});
+          return absl::OkStatus();
+        }));
+  }
+  if (!svg_.empty()) {
+    RETURN_IF_ERROR(WriteNewFile(svg_, map.Svg(TitleOf(*pair.before, *pair.after, map))));
+  }
+  PrintMap(session, pair, map);
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<VolumePair> MapCommand::OpenBoth(const CallContext& ctx, Session& session,
+                                                Repository& repository) const {
+  VolumePair pair;
+  ASSIGN_OR_RETURN(pair.after, OpenVolume(ctx, session.console(), repository, ids_.back()));
+  std::string older = ids_.front();
+  if (ids_.size() == 1) {
+    const repository::StoredSnapshot& after = pair.after->stored;
+    if (!after.snapshot.parent.has_value()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("snapshot ", after.id.ShortHex(),
+                       " has no parent; name two snapshots of the volume: csi-delta map OLDER ",
+                       after.id.ShortHex()));
+    }
+    older = after.snapshot.parent->Hex();
+  }
+  ASSIGN_OR_RETURN(pair.before, OpenVolume(ctx, session.console(), repository, older));
+  return pair;
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
-#include <utility>
-
+#include "cli/repository/prune.h"
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "cli/repository/prune.h"
 #include "cli/text.h"
 
 namespace csidelta::cli {
@@ -44,18 +42,15 @@ std::string FiguresText(const PruneFigures& figures, bool dry_run) {
                       FormatBytes(figures.bytes_unused_after), " stay unused\n");
 }
 
-class PruneCommand : public Command {
+class PruneCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.Add("-n,--dry-run", "only print what would be done", dry_run_);
     DeclarePruneFlags(table, flags_);
     return {
         .name = "prune",
         .summary = "Free the space of what no snapshot uses any more",
         .details = "Waits for running backups. It is safe to interrupt: the next prune continues.",
-        .table = std::move(table),
-        .family = VerbFamily::kRepository,
         .examples = {"prune --dry-run", "prune --max-unused 10%"}};
   }
 

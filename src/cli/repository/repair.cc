@@ -109,9 +109,9 @@ RepairPlan MakePlan(const CheckReport& report) {
 }
 
 // Checks, and does what the report asks for: index, packs, snapshots, with a check after each.
-class RepairCommand : public Command {
+class RepairCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override;
+  VerbSyntax Describe(ArgumentTable& table) override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
@@ -141,8 +141,7 @@ class RepairCommand : public Command {
   std::string text_;
 };
 
-VerbSyntax RepairCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax RepairCommand::Describe(ArgumentTable& table) {
   table.Add("--plan", "only print what would be done", is_plan_);
   table.Add("--from", "VOLUME", kFromText, volume_);
   table.Add("--forget", "give up what is lost: remove the snapshots that cannot be restored, too",
@@ -154,8 +153,6 @@ VerbSyntax RepairCommand::Declare() {
               "Does repair index and repair packs as far as they are needed, with a check after "
               "each, and prints what is left and the next command. Removes no snapshot without "
               "--forget. Ends with exit code 3 when damage is left, and with 0 after --plan.",
-          .table = std::move(table),
-          .family = VerbFamily::kRepository,
           .examples = {"repair --plan", "repair --from /dev/vg/orders"}};
 }
 
@@ -300,15 +297,14 @@ absl::Status RepairCommand::Plan() {
   return absl::OkStatus();
 }
 
-class RepairConfigCommand : public Command {
+class RepairConfigCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override {
+  VerbSyntax Describe(ArgumentTable&) override {
     return {.name = "repair config",
             .summary = "Make the file config again, if it is lost or damaged",
             .details =
                 "A snapshot or an index file proves which key is the repository's. The repository "
                 "gets a new id. A config that opens is left as it is.",
-            .family = VerbFamily::kRepository,
             .examples = {"repair config", "repair config --repo /srv/backups"}};
   }
 
@@ -323,10 +319,9 @@ class RepairConfigCommand : public Command {
   }
 };
 
-class RepairIndexCommand : public Command {
+class RepairIndexCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.Add("--read-all-packs", "trust no index file, read the header of every pack",
               options_.read_all_packs);
     table.Add("-n,--dry-run", "only print what would be done", options_.dry_run);
@@ -336,8 +331,6 @@ class RepairIndexCommand : public Command {
               options_.assume_ended);
     return {.name = "repair index",
             .summary = "Make the index agree with the packs that are stored",
-            .table = std::move(table),
-            .family = VerbFamily::kRepository,
             .examples = {"repair index --dry-run", "repair index --read-all-packs"}};
   }
 
@@ -359,10 +352,9 @@ class RepairIndexCommand : public Command {
   repository::RepairIndexOptions options_;
 };
 
-class RepairPacksCommand : public Command {
+class RepairPacksCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.AddPositionals(
         "PACK",
         "damaged packs, by their whole ids, which check --read-data --json prints; none: those "
@@ -378,8 +370,6 @@ class RepairPacksCommand : public Command {
         .details =
             "Also restores blobs that snapshots reference but no pack contains. Ends with exit "
             "code 3 when blobs are lost; check then names the snapshots that cannot be restored.",
-        .table = std::move(table),
-        .family = VerbFamily::kRepository,
         .examples = {"repair packs", "repair packs --from /dev/vg/orders"}};
   }
 

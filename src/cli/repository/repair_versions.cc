@@ -1,6 +1,4 @@
-#include <memory>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
@@ -12,10 +10,9 @@
 namespace csidelta::cli {
 namespace {
 
-class RepairVersionsCommand : public Command {
+class RepairVersionsCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.Add("--as-of", "TIME", "the time to go back to, like 2024-05-06T07:08:09Z", as_of_);
     table.Add("--hide-newer", "also hide what was put since then, with delete markers",
               options_.hide_newer);
@@ -27,8 +24,6 @@ class RepairVersionsCommand : public Command {
                 "of lock files. It needs no key of the repository, deletes no data, and takes no "
                 "lock: stop backups first, and run check afterwards. Ends with exit code 3 when an "
                 "object could not be brought back.",
-            .table = std::move(table),
-            .family = VerbFamily::kRepository,
             .examples = {"repair versions --as-of 2026-11-21T13:05:00Z --dry-run",
                          "repair versions --as-of 2026-11-21T13:05:00Z --hide-newer"}};
   }

@@ -1,5 +1,4 @@
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -46,9 +45,9 @@ std::string Summary(const engine::RestoreOutcome& outcome, const std::string& pa
       "and ", FormatBytes(result.zero_bytes), " zero, in ", FormatTotal(result.duration_ms), "\n");
 }
 
-class RestoreCommand : public Command {
+class RestoreCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override;
+  VerbSyntax Describe(ArgumentTable& table) override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
@@ -62,8 +61,7 @@ class RestoreCommand : public Command {
   RestoreIntoFlags into_;
 };
 
-VerbSyntax RestoreCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax RestoreCommand::Describe(ArgumentTable& table) {
   table.AddOptionalPositional("ID", kOneSnapshot, job_.snapshot);
   table.Add("-t,--target", "PATH", "the block device or image file to write over", job_.target);
   table.Add("-n,--dry-run", "only print what would be written over", job_.is_dry_run);
@@ -88,8 +86,6 @@ VerbSyntax RestoreCommand::Declare() {
           "finished, the target begins with a text that says so. Exit code 3 when \"latest\" was "
           "restored, and a snapshot that may be newer cannot be read. With --upload and --into the "
           "data mover replaces the data of a PVC; then the repository is not read here.",
-      .table = std::move(table),
-      .family = VerbFamily::kRepository,
       .examples = {"restore latest --path /orders --target orders.img",
                    "restore --pvc shop/data --backup nightly-1 --target data.img",
                    "restore --upload nightly-1-x7k2p --into shop/data"}};

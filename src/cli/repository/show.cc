@@ -208,10 +208,9 @@ std::string JsonOf(const StoredSnapshot& stored, const VolumeManifest* manifest,
                       ",\"chain\":", DumpJson(chain_json), "}\n");
 }
 
-class ShowCommand : public Command {
+class ShowCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.AddOptionalPositional("ID", kOneSnapshot, id_);
     DeclareFilterFlags(table, filter_);
     return {.name = "show",
@@ -223,8 +222,6 @@ class ShowCommand : public Command {
                 "another program, only what its file says.\n\nWith --json: one object with "
                 "snapshot, as csi-delta snapshots prints it, volume, which is /volume.json or "
                 "null, and chain.",
-            .table = std::move(table),
-            .family = VerbFamily::kRepository,
             .examples = {"show latest", "show 8ab6fc6f --json"}};
   }
 

@@ -16,9 +16,9 @@ namespace {
 
 using repository::StoredSnapshot;
 
-class SnapshotsCommand : public Command {
+class SnapshotsCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override;
+  VerbSyntax Describe(ArgumentTable& table) override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
@@ -37,8 +37,7 @@ class SnapshotsCommand : public Command {
   std::string output_ = "table";
 };
 
-VerbSyntax SnapshotsCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax SnapshotsCommand::Describe(ArgumentTable& table) {
   table.AddPositionals("ID",
                        "the snapshots to list, by the beginnings of their ids; with --group, the "
                        "groups, by NAMESPACE/NAME, NAME or VolumeGroupSnapshot; none: all",
@@ -67,8 +66,6 @@ VerbSyntax SnapshotsCommand::Declare() {
           "shown as a whole if the filters match one of its members. A repository that cannot be "
           "read is named, and the exit code is 3.\n\nAn ID that names nothing in the list is named "
           "on stderr, and the exit code is 3, or 1 when the list is empty; restic ends with 0.",
-      .table = std::move(table),
-      .family = VerbFamily::kRepository,
       .examples = {"snapshots --path /orders --latest 3", "snapshots --json"}};
 }
 

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -111,9 +110,9 @@ class DriverStatistics {
   std::map<std::string, Driver> drivers_;
 };
 
-class StatsCommand : public Command {
+class StatsCommand : public RepositoryCommand {
  public:
-  VerbSyntax Declare() override;
+  VerbSyntax Describe(ArgumentTable& table) override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
@@ -129,8 +128,7 @@ class StatsCommand : public Command {
   SnapshotFilter filter_;
 };
 
-VerbSyntax StatsCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax StatsCommand::Describe(ArgumentTable& table) {
   table.AddPositionals("ID",
                        "the snapshots, by the beginnings of their ids, or \"latest\"; none: all", 0,
                        kSnapshotIdsMax, ids_);
@@ -147,8 +145,6 @@ VerbSyntax StatsCommand::Declare() {
   return {.name = "stats",
           .summary = "Print how large snapshots or the repository are",
           .details = "With --json: one object, with restic's members.",
-          .table = std::move(table),
-          .family = VerbFamily::kRepository,
           .examples = {"stats", "stats --mode raw-data"}};
 }
 

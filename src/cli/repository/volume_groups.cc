@@ -137,16 +137,11 @@ absl::Time VolumeGroup::OrderedBy() const {
   return first;
 }
 
-absl::string_view StateName(State state) {
-  switch (state) {
-    case State::kComplete:
-      return "complete";
-    case State::kIncomplete:
-      return "incomplete";
-    case State::kUnknown:
-      break;
-  }
-  return "unknown";
+std::string StateName(State state) {
+  constexpr EnumNames<State, 3> kNames = {{{State::kComplete, "complete"},
+                                           {State::kIncomplete, "incomplete"},
+                                           {State::kUnknown, "unknown"}}};
+  return EnumName(kNames, state);
 }
 
 std::vector<VolumeGroup> SortIntoGroups(std::vector<GroupMember> members) {
@@ -205,7 +200,7 @@ std::string GroupJsonText(const VolumeGroup& group) {
                    {"volume_group_snapshot", group.snapshot},
                    {"cluster", group.cluster},
                    {"cut_at", OrNull(group.snapshot_taken_at)},
-                   {"state", std::string(StateName(group.state))},
+                   {"state", StateName(group.state)},
                    {"members_present", std::ssize(group.members)},
                    {"members_expected", says_number ? Json(group.members_expected) : Json()},
                    {"snapshots", std::move(snapshots)}});

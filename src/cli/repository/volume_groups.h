@@ -60,7 +60,7 @@ struct VolumeGroup {
 };
 
 // "complete", "incomplete", "unknown".
-absl::string_view StateName(VolumeGroup::State state);
+std::string StateName(VolumeGroup::State state);
 
 // Groups, the oldest first. Members of one cluster, group and VolumeGroupSnapshot belong together.
 // Without a VolumeGroupSnapshot the time when it was taken decides; without both, each member is

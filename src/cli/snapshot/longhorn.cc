@@ -1,6 +1,5 @@
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -167,10 +166,9 @@ std::vector<std::string> LonghornRow(const longhorn::Inventory& inventory,
   return row;
 }
 
-class LonghornListCommand : public Command {
+class LonghornListCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     flags_.Declare(table);
     return {.name = "longhorn list",
             .summary = "List Longhorn's Snapshots, the jobs that took them, and what keeps them",
@@ -178,21 +176,17 @@ class LonghornListCommand : public Command {
                 "Works in Longhorn's namespace: longhorn-system, or that of -n. Uses your own "
                 "rights: what they do not allow to read is named on stderr and left empty. The "
                 "oldest of a volume comes first.",
-            .table = std::move(table),
-            .family = VerbFamily::kCluster,
             .examples = {"longhorn list --pvc shop/data", "longhorn list --of-gone-jobs -o wide"}};
   }
 
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    const ClusterOptions& cluster = session.options().cluster;
-    ASSIGN_OR_RETURN(const std::string space, LonghornNamespace(cluster, "longhorn list"));
-    ASSIGN_OR_RETURN(const longhorn::Selection selection, flags_.Select(ctx.clock->Now()));
-    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+  absl::StatusOr<ExitCode> Work() override {
+    ASSIGN_OR_RETURN(const std::string space, LonghornNamespace(cluster(), "longhorn list"));
+    ASSIGN_OR_RETURN(const longhorn::Selection selection, flags_.Select(ctx().clock->Now()));
     ASSIGN_OR_RETURN(
         const longhorn::Inventory inventory,
         longhorn::ReadInventory(
-            ctx, *api,
-            {.namespace_name = space, .volume = selection.volume, .now = ctx.clock->Now()}));
+            ctx(), api(),
+            {.namespace_name = space, .volume = selection.volume, .now = ctx().clock->Now()}));
     RETURN_IF_ERROR(CheckSelection(inventory, selection));
     std::vector<const longhorn::SnapshotEntry*> chosen;
     for (const longhorn::SnapshotEntry& entry : inventory.snapshots) {
@@ -200,25 +194,26 @@ class LonghornListCommand : public Command {
         chosen.push_back(&entry);
       }
     }
-    session.console().InfoAll(inventory.not_checked);
-    Print(session, inventory, chosen);
+    console().InfoAll(inventory.not_checked);
+    Print(inventory, chosen);
     return ExitCode::kOk;
   }
 
  private:
-  static void Print(Session& session, const longhorn::Inventory& inventory,
-                    const std::vector<const longhorn::SnapshotEntry*>& chosen) {
-    const bool is_wide = OutputForm(session) == "wide";
-    if (chosen.empty() && AsksForTable(session)) {
-      session.console().Info(
+  void Print(const longhorn::Inventory& inventory,
+             const std::vector<const longhorn::SnapshotEntry*>& chosen) const {
+    const bool is_wide = OutputForm(session()) == "wide";
+    if (chosen.empty() && AsksForTable(session())) {
+      console().Info(
           absl::StrCat("no Snapshots of Longhorn found in namespace ", inventory.namespace_name));
     }
     PrintClusterList(
-        session, {.count = chosen.size(),
-                  .columns = LonghornColumns(is_wide),
-                  .row = [&](std::size_t i) { return LonghornRow(inventory, *chosen[i], is_wide); },
-                  .value = [&](std::size_t i) { return ToJson(inventory, *chosen[i]); },
-                  .name = [&](std::size_t i) { return LonghornSnapshotName(chosen[i]->name); }});
+        session(),
+        {.count = chosen.size(),
+         .columns = LonghornColumns(is_wide),
+         .row = [&](std::size_t i) { return LonghornRow(inventory, *chosen[i], is_wide); },
+         .value = [&](std::size_t i) { return ToJson(inventory, *chosen[i]); },
+         .name = [&](std::size_t i) { return LonghornSnapshotName(chosen[i]->name); }});
   }
 
   LonghornFlags flags_;
@@ -268,19 +263,17 @@ LonghornCounts CountOf(const longhorn::Inventory& inventory,
   return counts;
 }
 
-class LonghornPruneCommand : public Command {
+class LonghornPruneCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Work() override;
 
  private:
   std::vector<LonghornItem> Decide(const longhorn::Inventory& inventory,
                                    const longhorn::Selection& selection, absl::Time now) const;
-  absl::Status CarryOut(const CallContext& ctx, k8s::ApiClient& api, Console& console,
-                        const longhorn::Inventory& inventory,
+  absl::Status CarryOut(const longhorn::Inventory& inventory,
                         std::vector<LonghornItem>& items) const;
-  void Report(Session& session, const longhorn::Inventory& inventory,
-              const std::vector<LonghornItem>& items) const;
+  void Report(const longhorn::Inventory& inventory, const std::vector<LonghornItem>& items) const;
   ClusterList ListOf(const longhorn::Inventory& inventory,
                      const std::vector<LonghornItem>& items) const;
 
@@ -290,8 +283,7 @@ class LonghornPruneCommand : public Command {
   bool yes_ = false;
 };
 
-VerbSyntax LonghornPruneCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax LonghornPruneCommand::Describe(ArgumentTable& table) {
   flags_.Declare(table);
   DeclareKeepFlags(table, rules_, /*with_letters=*/false);
   table.Add("--also-detached",
@@ -314,8 +306,6 @@ VerbSyntax LonghornPruneCommand::Declare() {
           "Backups of Longhorn, VolumeSnapshotContents, PVCs and Velero's Backups can be "
           "listed. Deletes 5 a second and waits for none; a second run goes on where one was "
           "ended. Ends with exit code 3 when one could not be deleted.",
-      .table = std::move(table),
-      .family = VerbFamily::kCluster,
       .examples = {"longhorn prune --pvc shop/data --keep-last 3  # prints what would go",
                    "longhorn prune --older-than 30d --yes"}};
 }
@@ -333,8 +323,7 @@ std::vector<LonghornItem> LonghornPruneCommand::Decide(const longhorn::Inventory
   return items;
 }
 
-absl::Status LonghornPruneCommand::CarryOut(const CallContext& ctx, k8s::ApiClient& api,
-                                            Console& console, const longhorn::Inventory& inventory,
+absl::Status LonghornPruneCommand::CarryOut(const longhorn::Inventory& inventory,
                                             std::vector<LonghornItem>& items) const {
   std::vector<const longhorn::SnapshotEntry*> going;
   std::vector<LonghornItem*> going_items;
@@ -347,15 +336,15 @@ absl::Status LonghornPruneCommand::CarryOut(const CallContext& ctx, k8s::ApiClie
   const absl::Duration time =
       absl::Seconds(static_cast<double>(going.size()) / longhorn::kDeletionsPerSecond);
   if (time > kSilentDeletionsMax) {
-    console.Info(absl::StrCat("at ", longhorn::kDeletionsPerSecond, " a second this takes ",
-                              FormatElapsed(time), "; run the command again if it is ended"));
+    console().Info(absl::StrCat("at ", longhorn::kDeletionsPerSecond, " a second this takes ",
+                                FormatElapsed(time), "; run the command again if it is ended"));
   }
   return longhorn::DeleteSnapshots(
-      ctx, api, inventory.namespace_name, going, [&](std::size_t i, const absl::Status& end) {
+      ctx(), api(), inventory.namespace_name, going, [&](std::size_t i, const absl::Status& end) {
         going_items[i]->is_deleted = end.ok();
         if (!end.ok()) {
           going_items[i]->failure = NotDeletedText(end);
-          console.Warn(Printable(absl::StrCat(going[i]->name, " ", going_items[i]->failure)));
+          console().Warn(Printable(absl::StrCat(going[i]->name, " ", going_items[i]->failure)));
         }
       });
 }
@@ -399,22 +388,22 @@ ClusterList LonghornPruneCommand::ListOf(const longhorn::Inventory& inventory,
           .member = "snapshots"};
 }
 
-void LonghornPruneCommand::Report(Session& session, const longhorn::Inventory& inventory,
+void LonghornPruneCommand::Report(const longhorn::Inventory& inventory,
                                   const std::vector<LonghornItem>& items) const {
   const LonghornCounts counts = CountOf(inventory, items);
-  if (!AsksForTable(session)) {
+  if (!AsksForTable(session())) {
     ClusterList list = ListOf(inventory, items);
     list.head = {{"dry_run", !yes_},          {"volumes", counts.volumes},
                  {"to_delete", counts.goes},  {"to_delete_bytes", counts.goes_bytes},
                  {"deleted", counts.deleted}, {"kept", counts.kept},
                  {"held", counts.held},       {"failed", counts.failed}};
-    PrintClusterList(session, list);
+    PrintClusterList(session(), list);
     return;
   }
   const std::string rest = absl::StrCat(", kept ", counts.kept, ", held back ", counts.held);
   const std::string of = absl::StrCat(" of ", Counted(counts.volumes, "volume"), " (",
                                       FormatBytes(counts.goes_bytes), " in their files)");
-  session.console().Print(
+  console().Print(
       yes_ ? absl::StrCat("deleted ", Counted(counts.deleted, "Snapshot"), rest,
                           counts.deleted == counts.goes
                               ? ""
@@ -424,37 +413,35 @@ void LonghornPruneCommand::Report(Session& session, const longhorn::Inventory& i
                           counts.goes == 0 ? "" : "; --yes deletes them", "\n"));
 }
 
-absl::StatusOr<ExitCode> LonghornPruneCommand::Run(const CallContext& ctx, Session& session) {
-  const ClusterOptions& cluster = session.options().cluster;
-  ASSIGN_OR_RETURN(const std::string space, LonghornNamespace(cluster, "longhorn prune"));
-  const absl::Time now = ctx.clock->Now();
+absl::StatusOr<ExitCode> LonghornPruneCommand::Work() {
+  ASSIGN_OR_RETURN(const std::string space, LonghornNamespace(cluster(), "longhorn prune"));
+  const absl::Time now = ctx().clock->Now();
   ASSIGN_OR_RETURN(const longhorn::Selection selection, flags_.Select(now));
   if (rules_.IsEmpty() && !selection.of_gone_jobs && !selection.before.has_value()) {
     return absl::InvalidArgumentError(
         "no rule chooses Snapshots to delete; give --of-gone-jobs, --older-than 30d, --keep-last N "
         "or another keep rule of --help");
   }
-  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   ASSIGN_OR_RETURN(const longhorn::Inventory inventory,
-                   Annotate(longhorn::ReadInventory(ctx, *api,
+                   Annotate(longhorn::ReadInventory(ctx(), api(),
                                                     {.namespace_name = space,
                                                      .volume = selection.volume,
                                                      .requires_all = true,
                                                      .now = now}),
                             "nothing was deleted"));
   std::vector<LonghornItem> items = Decide(inventory, selection, now);
-  if (AsksForTable(session)) {
-    PrintClusterList(session, ListOf(inventory, items));
+  if (AsksForTable(session())) {
+    PrintClusterList(session(), ListOf(inventory, items));
   }
   absl::Status done = absl::OkStatus();
   if (yes_) {
-    done = CarryOut(ctx, *api, session.console(), inventory, items);
+    done = CarryOut(inventory, items);
   }
-  Report(session, inventory, items);  // Also when it was ended: what is requested is requested.
-  RETURN_IF_ERROR(ctx.Check());
+  Report(inventory, items);  // Also when it was ended: what is requested is requested.
+  RETURN_IF_ERROR(ctx().Check());
   const LonghornCounts counts = CountOf(inventory, items);
   if (yes_ && counts.deleted < counts.goes) {
-    return session.console().Fail(
+    return console().Fail(
         ExitCode::kIncomplete,
         absl::StrCat(Counted(counts.goes - counts.deleted, "Snapshot"), " not deleted",
                      done.ok() ? "" : absl::StrCat(": ", done.message())));

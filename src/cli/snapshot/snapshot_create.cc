@@ -98,10 +98,21 @@ std::vector<std::string> RowOf(const TakenSnapshot& creation) {
       creation.seen_taken_at.has_value() ? FormatElapsed(TimeToTaken(creation)) : ""};
 }
 
-class SnapshotCreateCommand : public Command {
+// The ones that were refused because a quota or the driver allows no more.
+std::vector<Outcome*> Lacking(std::vector<Outcome>& outcomes) {
+  std::vector<Outcome*> lacking;
+  for (Outcome& one : outcomes) {
+    if (csi::OutOfRoom(one.creation.status()).has_value()) {
+      lacking.push_back(&one);
+    }
+  }
+  return lacking;
+}
+
+class SnapshotCreateCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Work() override;
 
  private:
   // How several are taken at one instant.
@@ -112,39 +123,27 @@ class SnapshotCreateCommand : public Command {
   };
 
   snapshots::RetentionRequest Retention(const std::vector<CreationRequest>& requests) const;
-  static void ReportRemovals(Console& console, absl::string_view flag,
-                             const snapshots::Retention& retention);
+  void ReportRemovals(absl::string_view flag, const snapshots::Retention& retention) const;
 
   // Applies the keep rules after all were taken. Its failure does not undo a snapshot.
-  ExitCode ApplyRules(const CallContext& ctx, k8s::ApiClient& api, Session& session,
-                      const std::vector<CreationRequest>& requests) const;
-
-  // The ones that were refused because a quota or the driver allows no more.
-  static std::vector<Outcome*> Lacking(std::vector<Outcome>& outcomes);
+  ExitCode ApplyRules() const;
 
   // Without --make-room: adds to the errors which snapshots it would delete.
-  void ExplainLack(const CallContext& ctx, k8s::ApiClient& api,
-                   const std::vector<CreationRequest>& requests,
-                   absl::StatusOr<std::vector<Outcome>>& created) const;
+  void ExplainLack(absl::StatusOr<std::vector<Outcome>>& created) const;
 
-  // A callback that makes room in the driver for `requests`. Calls are serialised by `mutex`.
-  csi::RoomInDriver MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api, Console& console,
-                                const std::vector<CreationRequest>& requests, Mutex& mutex) const;
+  // A callback that makes room in the driver for `requests`. Its calls are serialised.
+  csi::RoomInDriver MakerOfRoom(const std::vector<CreationRequest>& requests);
 
   // Room in the quotas for `one` and as many like it as are needed.
-  static absl::Status MakeRoom(Session& session, snapshots::RoomMaker& room,
-                               const CreationRequest& one, std::size_t needed);
+  absl::Status MakeRoom(snapshots::RoomMaker& room, const CreationRequest& one,
+                        std::size_t needed) const;
 
   // Before the application is held, and before some of a set are taken. Nothing goes for those that
   // another operation keeps from being taken, nor for those that an earlier run made.
-  static absl::Status MakeRoomAhead(const CallContext& ctx, k8s::ApiClient& api, Session& session,
-                                    const std::vector<CreationRequest>& requests,
-                                    const GroupPlan& group, snapshots::RoomMaker& room);
+  absl::Status MakeRoomAhead(snapshots::RoomMaker& room) const;
 
   // Makes room and tries again, until all are taken or no more may go.
-  void TryAgainWithRoom(const CallContext& ctx, k8s::ApiClient& api, Session& session,
-                        const std::vector<CreationRequest>& requests, const GroupPlan& group,
-                        const std::function<void()>& on_taken, snapshots::RoomMaker& room,
+  void TryAgainWithRoom(const std::function<void()>& on_taken, snapshots::RoomMaker& room,
                         absl::StatusOr<std::vector<Outcome>>& created) const;
   // Of --hold; empty without it.
   absl::StatusOr<std::vector<std::string>> HoldCommand() const;
@@ -152,31 +151,21 @@ class SnapshotCreateCommand : public Command {
                                             const std::string& workload, absl::Time now) const;
 
   // FAILED_PRECONDITION where a group is wanted and cannot be had.
-  absl::StatusOr<GroupPlan> PlanGroup(const CallContext& ctx, k8s::ApiClient& api,
-                                      const std::vector<CreationRequest>& requests) const;
+  absl::StatusOr<GroupPlan> PlanGroup() const;
 
   // As a group where that is planned and can be had, else one by one, at nearly the same time.
   absl::StatusOr<std::vector<Outcome>> CreateAllOrGroup(
-      const CallContext& ctx, k8s::ApiClient& api, Session& session,
-      const std::vector<CreationRequest>& requests, const GroupPlan& group,
       const std::function<void()>& on_taken) const;
 
   // REQUIRES a choice.
-  static absl::StatusOr<std::vector<Outcome>> CreateAsGroup(
-      const CallContext& ctx, k8s::ApiClient& api, Random& random,
-      const std::vector<CreationRequest>& requests, const GroupPlan& group,
-      const std::function<void()>& on_taken);
-  static std::vector<Outcome> CreateAll(const CallContext& ctx, k8s::ApiClient& api, Random& random,
-                                        const std::vector<CreationRequest>& requests);
+  absl::StatusOr<std::vector<Outcome>> CreateAsGroup(const std::function<void()>& on_taken) const;
 
   // At nearly the same time.
-  static void CreateEach(const CallContext& ctx, k8s::ApiClient& api, Random& random,
-                         const std::vector<Outcome*>& outcomes);
+  void CreateEach(const std::vector<Outcome*>& outcomes) const;
 
   // `was_held`: nothing speaks against the application going on.
-  absl::StatusOr<ExitCode> Report(Session& session, const std::vector<Outcome>& outcomes,
-                                  bool was_held) const;
-  void Print(Session& session, const std::vector<Outcome>& outcomes, bool was_held) const;
+  absl::StatusOr<ExitCode> Report(const std::vector<Outcome>& outcomes, bool was_held) const;
+  void Print(const std::vector<Outcome>& outcomes, bool was_held) const;
 
   // The last line: whether the application may go on.
   std::string LastLine(const std::vector<Outcome>& outcomes) const;
@@ -191,14 +180,15 @@ class SnapshotCreateCommand : public Command {
   std::string hold_;
   std::optional<absl::Duration> timeout_ = kTimeout;
   KeepRules rules_;  // none: nothing is deleted once all were taken
-  std::string mover_namespace_;
   bool makes_room_ = false;
   bool any_maker_ = false;
   bool waits_for_others_ = false;
+  std::vector<CreationRequest> requests_;  // one for each PVC
+  GroupPlan plan_;
+  Mutex room_mutex_;
 };
 
-VerbSyntax SnapshotCreateCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax SnapshotCreateCommand::Describe(ArgumentTable& table) {
   table.AddPositionals("PVC", "the PVCs to take VolumeSnapshots of", 0, kSnapshotIdsMax,
                        selection_.names);
   table.Add("--pod", "POD", "the PVCs of this Pod", selection_.pod);
@@ -243,16 +233,12 @@ VerbSyntax SnapshotCreateCommand::Declare() {
               "on the volume is under way. VolumeSnapshots that could not be taken are deleted "
               "again. With a keep rule, snapshots of these PVCs that no rule keeps are deleted "
               "afterwards, as by snapshot prune.",
-          .table = std::move(table),
-          .family = VerbFamily::kCluster,
           .examples = {"snapshot create data -n shop",
                        "snapshot create --all -n shop --keep-daily 7 --wait ready"}};
 }
 
-absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Session& session) {
-  const ClusterOptions& cluster = session.options().cluster;
-  mover_namespace_ = cluster.mover_namespace;
-  if (cluster.all_namespaces) {
+absl::StatusOr<ExitCode> SnapshotCreateCommand::Work() {
+  if (cluster().all_namespaces) {
     return absl::InvalidArgumentError("-A is not for snapshot create; name a namespace with -n");
   }
   if (any_maker_ && !makes_room_ && rules_.IsEmpty()) {
@@ -260,33 +246,30 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
         "--any-maker says what may be deleted: it goes with --make-room or a keep rule");
   }
   ASSIGN_OR_RETURN(std::vector<std::string> hold_command, HoldCommand());  // before any change
-  selection_.label_selector = cluster.selector;
+  selection_.label_selector = cluster().selector;
   RETURN_IF_ERROR(snapshots::CheckOneWay(selection_));
-  ASSIGN_OR_RETURN(selection_.namespace_name, cluster.Namespace());
-  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+  ASSIGN_OR_RETURN(selection_.namespace_name, cluster().Namespace());
   ASSIGN_OR_RETURN(const snapshots::SelectedPvcs selected,
-                   snapshots::SelectPvcs(ctx, *api, selection_));
+                   snapshots::SelectPvcs(ctx(), api(), selection_));
   ASSIGN_OR_RETURN(snapshots::SnapshotSources sources,
-                   snapshots::PrepareSources(ctx, *api, selected.pvcs, class_name_));
-  session.console().InfoAll(sources.not_checked);
-  std::vector<CreationRequest> requests =
-      MakeRequests(std::move(sources.sources), selected.workload, ctx.clock->Now());
-  ASSIGN_OR_RETURN(GroupPlan group, PlanGroup(ctx, *api, requests));
-  Mutex room_mutex;
+                   snapshots::PrepareSources(ctx(), api(), selected.pvcs, class_name_));
+  console().InfoAll(sources.not_checked);
+  requests_ = MakeRequests(std::move(sources.sources), selected.workload, ctx().clock->Now());
+  ASSIGN_OR_RETURN(plan_, PlanGroup());
   if (makes_room_) {
-    for (CreationRequest& one : requests) {
-      one.on_full = MakerOfRoom(ctx, *api, session.console(), {one}, room_mutex);
+    for (CreationRequest& one : requests_) {
+      one.on_full = MakerOfRoom({one});
     }
-    group.on_full = MakerOfRoom(ctx, *api, session.console(), requests, room_mutex);
+    plan_.on_full = MakerOfRoom(requests_);
   }
-  snapshots::RoomMaker room(ctx, *api, Retention(requests), *timeout_);
-  if (makes_room_ && (requests.size() > 1 || !hold_.empty())) {
-    RETURN_IF_ERROR(MakeRoomAhead(ctx, *api, session, requests, group, room));
+  snapshots::RoomMaker room(ctx(), api(), Retention(requests_), *timeout_);
+  if (makes_room_ && (requests_.size() > 1 || !hold_.empty())) {
+    RETURN_IF_ERROR(MakeRoomAhead(room));
   }
   std::unique_ptr<HeldProgram> held;
-  const absl::Time hold_begins = ctx.clock->Now();
+  const absl::Time hold_begins = ctx().clock->Now();
   if (!hold_.empty()) {
-    ASSIGN_OR_RETURN(held, Annotate(HeldProgram::Start(ctx.WithTimeout(*timeout_),
+    ASSIGN_OR_RETURN(held, Annotate(HeldProgram::Start(ctx().WithTimeout(*timeout_),
                                                        {.arguments = std::move(hold_command)}),
                                     "--hold"));
   }
@@ -294,29 +277,27 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
   const auto release_program = [&] {
     if (std::unique_ptr<HeldProgram> done = std::move(held); done != nullptr) {
       released = done->Release();
-      session.console().Info(absl::StrCat("the application was held for ",
-                                          FormatElapsed(ctx.clock->Now() - hold_begins)));
+      console().Info(absl::StrCat("the application was held for ",
+                                  FormatElapsed(ctx().clock->Now() - hold_begins)));
     }
   };
-  absl::StatusOr<std::vector<Outcome>> created =
-      CreateAllOrGroup(ctx, *api, session, requests, group, release_program);
+  absl::StatusOr<std::vector<Outcome>> created = CreateAllOrGroup(release_program);
   if (makes_room_) {
-    TryAgainWithRoom(ctx, *api, session, requests, group, release_program, room, created);
+    TryAgainWithRoom(release_program, room, created);
   } else {
-    ExplainLack(ctx, *api, requests, created);
+    ExplainLack(created);
   }
   RETURN_IF_ERROR(created.status());
   release_program();
-  ASSIGN_OR_RETURN(const ExitCode code, Report(session, *created, released.ok()));
+  ASSIGN_OR_RETURN(const ExitCode code, Report(*created, released.ok()));
   if (!released.ok()) {
-    session.console().Warn(
-        absl::StrCat("--hold: ", released.message(),
-                     "; the application may have written while they were taken"));
+    console().Warn(absl::StrCat("--hold: ", released.message(),
+                                "; the application may have written while they were taken"));
     return code == ExitCode::kOk ? ExitCode::kIncomplete : code;
   }
   // Of a schedule a PVC that fails each night must not keep what was taken of the others.
   return code == ExitCode::kOk || (code == ExitCode::kIncomplete && !schedule_.empty())
-             ? std::max(code, ApplyRules(ctx, *api, session, requests))
+             ? std::max(code, ApplyRules())
              : code;
 }
 
@@ -326,7 +307,7 @@ snapshots::RetentionRequest SnapshotCreateCommand::Retention(
                                       .pvcs = {},
                                       .rules = rules_,
                                       .any_maker = any_maker_,
-                                      .mover_namespace = mover_namespace_};
+                                      .mover_namespace = cluster().mover_namespace};
   request.rules.zone = absl::LocalTimeZone();
   if (!schedule_.empty()) {  // Never what a person took; what it took of PVCs that are gone, too.
     request.all_pvcs = true;
@@ -338,61 +319,47 @@ snapshots::RetentionRequest SnapshotCreateCommand::Retention(
   return request;
 }
 
-void SnapshotCreateCommand::ReportRemovals(Console& console, absl::string_view flag,
-                                           const snapshots::Retention& retention) {
+void SnapshotCreateCommand::ReportRemovals(absl::string_view flag,
+                                           const snapshots::Retention& retention) const {
   for (const snapshots::Unit& unit : retention.deleted) {
     const snapshots::SnapshotEntry& entry = unit.front();
     const snapshots::DataAction action = snapshots::ActionOf(unit, /*with_data=*/false);
-    console.Info(Printable(absl::StrCat(
+    console().Info(Printable(absl::StrCat(
         flag, ": deleted ",
         entry.group.uid.empty() ? absl::StrCat("VolumeSnapshot ", entry.name, " of PVC ", entry.pvc)
                                 : snapshots::ShownName(unit),
         ": ", DataActionText(unit, action))));
   }
   for (const std::string& sentence : retention.failures) {
-    console.Warn(Printable(absl::StrCat(flag, ": ", sentence)));
+    console().Warn(Printable(absl::StrCat(flag, ": ", sentence)));
   }
 }
 
-ExitCode SnapshotCreateCommand::ApplyRules(const CallContext& ctx, k8s::ApiClient& api,
-                                           Session& session,
-                                           const std::vector<CreationRequest>& requests) const {
+ExitCode SnapshotCreateCommand::ApplyRules() const {
   if (rules_.IsEmpty()) {
     return ExitCode::kOk;
   }
   const std::string argument = KeepArguments(rules_).front();
   const std::string flag = argument.substr(0, argument.find('='));
   const absl::StatusOr<snapshots::Retention> retention =
-      snapshots::ApplyRules(ctx, api, Retention(requests));
+      snapshots::ApplyRules(ctx(), api(), Retention(requests_));
   if (!retention.ok()) {
-    session.console().Warn(
+    console().Warn(
         Printable(absl::StrCat(flag, ": not all was deleted: ", retention.status().message())));
     return ExitCode::kIncomplete;
   }
-  ReportRemovals(session.console(), flag, *retention);
+  ReportRemovals(flag, *retention);
   return retention->failures.empty() ? ExitCode::kOk : ExitCode::kIncomplete;
 }
 
-std::vector<Outcome*> SnapshotCreateCommand::Lacking(std::vector<Outcome>& outcomes) {
-  std::vector<Outcome*> lacking;
-  for (Outcome& one : outcomes) {
-    if (csi::OutOfRoom(one.creation.status()).has_value()) {
-      lacking.push_back(&one);
-    }
-  }
-  return lacking;
-}
-
-void SnapshotCreateCommand::ExplainLack(const CallContext& ctx, k8s::ApiClient& api,
-                                        const std::vector<CreationRequest>& requests,
-                                        absl::StatusOr<std::vector<Outcome>>& created) const {
+void SnapshotCreateCommand::ExplainLack(absl::StatusOr<std::vector<Outcome>>& created) const {
   const auto explained = [&](const absl::Status& refused, std::size_t needed) {
-    return absl::ResourceExhaustedError(
-        snapshots::ExplainRoom(ctx, api, Retention(requests), refused, static_cast<int>(needed)));
+    return absl::ResourceExhaustedError(snapshots::ExplainRoom(ctx(), api(), Retention(requests_),
+                                                               refused, static_cast<int>(needed)));
   };
   if (!created.ok()) {
     if (csi::OutOfRoom(created.status()).has_value()) {
-      created = explained(created.status(), requests.size());
+      created = explained(created.status(), requests_.size());
     }
     return;
   }
@@ -404,70 +371,57 @@ void SnapshotCreateCommand::ExplainLack(const CallContext& ctx, k8s::ApiClient& 
   }
 }
 
-csi::RoomInDriver SnapshotCreateCommand::MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api,
-                                                     Console& console,
-                                                     const std::vector<CreationRequest>& requests,
-                                                     Mutex& mutex) const {
-  return [&ctx, &api, &console, &mutex, retention = Retention(requests),
-          timeout = *timeout_](const absl::Status& refused) {
-    const MutexLock lock(mutex);
-    snapshots::RoomMaker room(ctx, api, retention, timeout);
+csi::RoomInDriver SnapshotCreateCommand::MakerOfRoom(const std::vector<CreationRequest>& requests) {
+  return [this, retention = Retention(requests)](const absl::Status& refused) {
+    const MutexLock lock(room_mutex_);
+    snapshots::RoomMaker room(ctx(), api(), retention, *timeout_);
     const absl::Status made = room.MakeInDriver(refused);
-    ReportRemovals(console, "--make-room", room.TakeReport());
+    ReportRemovals("--make-room", room.TakeReport());
     return made;
   };
 }
 
-absl::Status SnapshotCreateCommand::MakeRoom(Session& session, snapshots::RoomMaker& room,
-                                             const CreationRequest& one, std::size_t needed) {
+absl::Status SnapshotCreateCommand::MakeRoom(snapshots::RoomMaker& room, const CreationRequest& one,
+                                             std::size_t needed) const {
   const absl::Status made = room.MakeInQuota(one, static_cast<int>(needed));
-  ReportRemovals(session.console(), "--make-room", room.TakeReport());
+  ReportRemovals("--make-room", room.TakeReport());
   return made;
 }
 
-absl::Status SnapshotCreateCommand::MakeRoomAhead(const CallContext& ctx, k8s::ApiClient& api,
-                                                  Session& session,
-                                                  const std::vector<CreationRequest>& requests,
-                                                  const GroupPlan& group,
-                                                  snapshots::RoomMaker& room) {
-  const CreationRequest& first = requests.front();
-  if (group.choice.has_value() &&
-      snapshots::GroupExists(ctx, api, *group.choice, first.source.pvc.namespace_name(),
+absl::Status SnapshotCreateCommand::MakeRoomAhead(snapshots::RoomMaker& room) const {
+  const CreationRequest& first = requests_.front();
+  if (plan_.choice.has_value() &&
+      snapshots::GroupExists(ctx(), api(), *plan_.choice, first.source.pvc.namespace_name(),
                              first.set)) {
     return absl::OkStatus();  // Its creation says so.
   }
   std::vector<const CreationRequest*> needed;
-  for (const CreationRequest& one : requests) {
-    const absl::Status free = snapshots::CheckFree(ctx, api, *session.environment().random, one);
-    if (csi::IsVolumeBusy(free) && requests.size() > 1 && !group.choice.has_value()) {
+  for (const CreationRequest& one : requests_) {
+    const absl::Status free = snapshots::CheckFree(ctx(), api(), random(), one);
+    if (csi::IsVolumeBusy(free) && requests_.size() > 1 && !plan_.choice.has_value()) {
       continue;  // The others are taken.
     }
     RETURN_IF_ERROR(free);
     const k8s::ObjectKey key =
         objects::VolumeSnapshot::Key(one.source.pvc.namespace_name(), one.name);
-    if (!one.may_join || !k8s::Find(ctx, api, key).value_or(std::nullopt).has_value()) {
+    if (!one.may_join || !k8s::Find(ctx(), api(), key).value_or(std::nullopt).has_value()) {
       needed.push_back(&one);
     }
   }
-  return needed.empty() ? absl::OkStatus()
-                        : MakeRoom(session, room, *needed.front(), needed.size());
+  return needed.empty() ? absl::OkStatus() : MakeRoom(room, *needed.front(), needed.size());
 }
 
-void SnapshotCreateCommand::TryAgainWithRoom(const CallContext& ctx, k8s::ApiClient& api,
-                                             Session& session,
-                                             const std::vector<CreationRequest>& requests,
-                                             const GroupPlan& group,
-                                             const std::function<void()>& on_taken,
+void SnapshotCreateCommand::TryAgainWithRoom(const std::function<void()>& on_taken,
                                              snapshots::RoomMaker& room,
                                              absl::StatusOr<std::vector<Outcome>>& created) const {
   for (int rounds = 0; rounds < kRoomRoundsMax; ++rounds) {
     if (!created.ok()) {  // of a group
       if (!csi::OutOfRoom(created.status()).has_value() ||
           !snapshots::ParseQuotaRefusal(created.status().message()).has_value()) {
-        return;  // Room is made among VolumeSnapshots, and in the driver by `group`.
+        return;  // Room is made among VolumeSnapshots, and in the driver by `plan_`.
       }
-      const absl::Status made = MakeRoom(session, room, requests.front(), requests.size());
-      created = made.ok() ? CreateAllOrGroup(ctx, api, session, requests, group, on_taken) : made;
+      const absl::Status made = MakeRoom(room, requests_.front(), requests_.size());
+      created = made.ok() ? CreateAllOrGroup(on_taken) : made;
       continue;
     }
     const std::vector<Outcome*> lacking = Lacking(*created);
@@ -475,9 +429,9 @@ void SnapshotCreateCommand::TryAgainWithRoom(const CallContext& ctx, k8s::ApiCli
       return;
     }
     const Outcome& first = *lacking.front();
-    const absl::Status made = MakeRoom(session, room, *first.request, lacking.size());
+    const absl::Status made = MakeRoom(room, *first.request, lacking.size());
     if (made.ok()) {
-      CreateEach(ctx, api, *session.environment().random, lacking);
+      CreateEach(lacking);
       continue;
     }
     for (Outcome* const one : lacking) {
@@ -529,15 +483,13 @@ std::vector<CreationRequest> SnapshotCreateCommand::MakeRequests(
   return requests;
 }
 
-absl::StatusOr<SnapshotCreateCommand::GroupPlan> SnapshotCreateCommand::PlanGroup(
-    const CallContext& ctx, k8s::ApiClient& api,
-    const std::vector<CreationRequest>& requests) const {
+absl::StatusOr<SnapshotCreateCommand::GroupPlan> SnapshotCreateCommand::PlanGroup() const {
   GroupPlan plan;
-  if (requests.size() < 2 || group_ == "never") {
+  if (requests_.size() < 2 || group_ == "never") {
     return plan;
   }
   absl::StatusOr<snapshots::GroupChoice> choice =
-      snapshots::ChooseGroup(ctx, api, SourcesOf(requests));
+      snapshots::ChooseGroup(ctx(), api(), SourcesOf(requests_));
   if (choice.ok()) {
     plan.choice = *std::move(choice);
     return plan;
@@ -550,14 +502,10 @@ absl::StatusOr<SnapshotCreateCommand::GroupPlan> SnapshotCreateCommand::PlanGrou
 }
 
 absl::StatusOr<std::vector<Outcome>> SnapshotCreateCommand::CreateAllOrGroup(
-    const CallContext& ctx, k8s::ApiClient& api, Session& session,
-    const std::vector<CreationRequest>& requests, const GroupPlan& group,
     const std::function<void()>& on_taken) const {
-  Random& random = *session.environment().random;
-  std::string why_not = group.why_not;
-  if (group.choice.has_value()) {
-    absl::StatusOr<std::vector<Outcome>> outcomes =
-        CreateAsGroup(ctx, api, random, requests, group, on_taken);
+  std::string why_not = plan_.why_not;
+  if (plan_.choice.has_value()) {
+    absl::StatusOr<std::vector<Outcome>> outcomes = CreateAsGroup(on_taken);
     if (!absl::IsUnimplemented(outcomes.status())) {
       return outcomes;
     }
@@ -567,92 +515,81 @@ absl::StatusOr<std::vector<Outcome>> SnapshotCreateCommand::CreateAllOrGroup(
     }
   }
   if (!why_not.empty()) {
-    session.console().Info(absl::StrCat("taken one by one, not as a group: ", why_not));
+    console().Info(absl::StrCat("taken one by one, not as a group: ", why_not));
   }
-  return CreateAll(ctx, api, random, requests);
+  std::vector<Outcome> outcomes(requests_.size());
+  std::vector<Outcome*> all;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    outcomes[i].request = &requests_[i];
+    all.push_back(&outcomes[i]);
+  }
+  CreateEach(all);
+  return outcomes;
 }
 
 absl::StatusOr<std::vector<Outcome>> SnapshotCreateCommand::CreateAsGroup(
-    const CallContext& ctx, k8s::ApiClient& api, Random& random,
-    const std::vector<CreationRequest>& requests, const GroupPlan& group,
-    const std::function<void()>& on_taken) {
-  CSIDELTA_CHECK(group.choice.has_value());  // without a choice they are taken one by one
-  const CreationRequest& first = requests.front();
-  const snapshots::GroupCreationRequest request = {.choice = *group.choice,
-                                                   .sources = SourcesOf(requests),
+    const std::function<void()>& on_taken) const {
+  CSIDELTA_CHECK(plan_.choice.has_value());  // without a choice they are taken one by one
+  const CreationRequest& first = requests_.front();
+  const snapshots::GroupCreationRequest request = {.choice = *plan_.choice,
+                                                   .sources = SourcesOf(requests_),
                                                    .name = first.set,
                                                    .workload = first.workload,
                                                    .note = first.note,
                                                    .schedule = first.schedule,
                                                    .waits_for_others = first.waits_for_others,
-                                                   .on_full = group.on_full,
+                                                   .on_full = plan_.on_full,
                                                    .timeout = first.timeout,
                                                    .on_taken = on_taken};
   ASSIGN_OR_RETURN(std::vector<TakenSnapshot> creations,
-                   snapshots::CreateGroup(ctx, api, random, request));
-  CSIDELTA_CHECK(creations.size() == requests.size());  // in the order of the sources
+                   snapshots::CreateGroup(ctx(), api(), random(), request));
+  CSIDELTA_CHECK(creations.size() == requests_.size());  // in the order of the sources
   std::vector<Outcome> outcomes;
   outcomes.reserve(creations.size());
   for (std::size_t i = 0; i < creations.size(); ++i) {
-    outcomes.push_back({.request = &requests[i], .creation = std::move(creations[i])});
+    outcomes.push_back({.request = &requests_[i], .creation = std::move(creations[i])});
   }
   return outcomes;
 }
 
-std::vector<Outcome> SnapshotCreateCommand::CreateAll(
-    const CallContext& ctx, k8s::ApiClient& api, Random& random,
-    const std::vector<CreationRequest>& requests) {
-  std::vector<Outcome> outcomes(requests.size());
-  std::vector<Outcome*> all;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    outcomes[i].request = &requests[i];
-    all.push_back(&outcomes[i]);
-  }
-  CreateEach(ctx, api, random, all);
-  return outcomes;
-}
-
-void SnapshotCreateCommand::CreateEach(const CallContext& ctx, k8s::ApiClient& api, Random& random,
-                                       const std::vector<Outcome*>& outcomes) {
+void SnapshotCreateCommand::CreateEach(const std::vector<Outcome*>& outcomes) const {
   std::atomic<std::size_t> next = 0;
   const auto body = [&](const CallContext& worker_ctx, int) {
     for (std::size_t i = next++; i < outcomes.size(); i = next++) {
       outcomes[i]->creation =
-          snapshots::CreateSnapshot(worker_ctx, api, random, *outcomes[i]->request);
+          snapshots::CreateSnapshot(worker_ctx, api(), random(), *outcomes[i]->request);
     }
     return absl::OkStatus();  // One that fails stops no other.
   };
-  WorkerPool pool(ctx);
+  WorkerPool pool(ctx());
   pool.Start(static_cast<int>(std::min<std::size_t>(outcomes.size(), kAtOnceMax)), body);
   CSIDELTA_CHECK(pool.Join().ok());
 }
 
-absl::StatusOr<ExitCode> SnapshotCreateCommand::Report(Session& session,
-                                                       const std::vector<Outcome>& outcomes,
+absl::StatusOr<ExitCode> SnapshotCreateCommand::Report(const std::vector<Outcome>& outcomes,
                                                        bool was_held) const {
   const auto failed = [](const Outcome& one) { return !one.creation.ok(); };
   const auto failures = std::count_if(outcomes.begin(), outcomes.end(), failed);
   for (const Outcome& one : outcomes) {
     if (one.creation.ok()) {
-      session.console().InfoAll(one.creation->not_checked);
+      console().InfoAll(one.creation->not_checked);
     } else if (outcomes.size() > 1) {
-      session.console().Warn(absl::StrCat("PVC ", one.request->source.pvc.name(), ": ",
-                                          one.creation.status().message()));
+      console().Warn(absl::StrCat("PVC ", one.request->source.pvc.name(), ": ",
+                                  one.creation.status().message()));
     }
   }
   const bool all_failed = failures == static_cast<std::ptrdiff_t>(outcomes.size());
   if (all_failed && outcomes.size() == 1) {
     return outcomes.front().creation.status();
   }
-  Print(session, outcomes, was_held);
+  Print(outcomes, was_held);
   if (failures == 0) {
     return ExitCode::kOk;
   }
   return all_failed ? ExitCodeOf(outcomes.front().creation.status()) : ExitCode::kIncomplete;
 }
 
-void SnapshotCreateCommand::Print(Session& session, const std::vector<Outcome>& outcomes,
-                                  bool was_held) const {
+void SnapshotCreateCommand::Print(const std::vector<Outcome>& outcomes, bool was_held) const {
   ClusterResult result = {.value = Json::array(), .table = "", .names = {}};
   std::vector<std::vector<std::string>> rows = {
       {"NAME", "PVC", "STATE", "TAKEN", "ASKED TO TAKEN"}};
@@ -666,7 +603,7 @@ void SnapshotCreateCommand::Print(Session& session, const std::vector<Outcome>& 
   if (rows.size() > 1) {
     result.table = absl::StrCat(FormatTable(rows), was_held ? LastLine(outcomes) : "");
   }
-  PrintClusterResult(session, result);
+  PrintClusterResult(session(), result);
 }
 
 std::string SnapshotCreateCommand::LastLine(const std::vector<Outcome>& outcomes) const {

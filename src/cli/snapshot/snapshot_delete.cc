@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -129,32 +128,28 @@ Json ItemJson(const DeletedItem& item, const SnapshotEntry& entry) {
           {"error", std::string(item.error.message())}};
 }
 
-class SnapshotDeleteCommand : public Command {
+class SnapshotDeleteCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Work() override;
 
  private:
   absl::Status CheckFlags() const;
-  absl::StatusOr<std::vector<DeletedItem>> Plan(const CallContext& ctx, k8s::ApiClient& api,
-                                                const std::string& space, Console& console) const;
+  absl::StatusOr<std::vector<DeletedItem>> Plan(const std::string& space) const;
   absl::StatusOr<std::vector<std::size_t>> Choose(const std::string& space,
                                                   const snapshots::Inventory& inventory,
                                                   const std::vector<std::string>& names,
                                                   std::vector<DeletedItem>& missing) const;
   absl::Status CheckContents(const std::vector<DeletedItem>& items) const;
-  static void Announce(Session& session, const std::vector<DeletedItem>& items);
-  absl::Status CarryOut(const CallContext& ctx, k8s::ApiClient& api, Console& console,
-                        std::vector<DeletedItem>& items) const;
-  void Delete(const CallContext& ctx, k8s::ApiClient& api, DeletedItem& item) const;
-  void Finish(const CallContext& limited, k8s::ApiClient& api, Console& console,
-              DeletedItem& item) const;
-  static void Report(Session& session, const std::vector<DeletedItem>& items);
-  absl::StatusOr<ExitCode> Conclude(Console& console, const std::vector<DeletedItem>& items) const;
+  void Announce(const std::vector<DeletedItem>& items) const;
+  absl::Status CarryOut(std::vector<DeletedItem>& items) const;
+  void Delete(DeletedItem& item) const;
+  void Finish(const CallContext& limited, DeletedItem& item) const;
+  void Report(const std::vector<DeletedItem>& items) const;
+  absl::StatusOr<ExitCode> Conclude(const std::vector<DeletedItem>& items) const;
 
   std::vector<std::string> names_;
   std::string set_;
-  std::string mover_namespace_;
   std::optional<absl::Duration> timeout_;
   bool dry_run_ = false;
   bool wait_ = false;
@@ -163,8 +158,7 @@ class SnapshotDeleteCommand : public Command {
   bool ignore_missing_ = false;
 };
 
-VerbSyntax SnapshotDeleteCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax SnapshotDeleteCommand::Describe(ArgumentTable& table) {
   table.AddPositionals("NAME", "the VolumeSnapshots to delete", 0, kSnapshotIdsMax, names_);
   table.Add("--set", "SET", "instead: all that were taken together under this name", set_);
   table.Add("--dry-run", "only print what would happen to each", dry_run_);
@@ -186,8 +180,6 @@ VerbSyntax SnapshotDeleteCommand::Declare() {
               "not at all. Ends with exit code 23 when all were kept, with 3 when some were, or "
               "the API server refused to delete one. If the storage keeps the data, the "
               "VolumeSnapshotContent is removed, too, so that its handle can be imported.",
-          .table = std::move(table),
-          .family = VerbFamily::kCluster,
           .examples = {"snapshot delete data-20261121-130500 -n shop --dry-run",
                        "snapshot delete --set before-upgrade -n shop --wait"}};
 }
@@ -238,10 +230,8 @@ absl::StatusOr<std::vector<std::size_t>> SnapshotDeleteCommand::Choose(
   return chosen;
 }
 
-absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(const CallContext& ctx,
-                                                                     k8s::ApiClient& api,
-                                                                     const std::string& space,
-                                                                     Console& console) const {
+absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(
+    const std::string& space) const {
   std::vector<std::string> names;
   names.reserve(names_.size());
   for (const std::string& argument : names_) {
@@ -251,14 +241,14 @@ absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(const CallC
     }
   }
   ASSIGN_OR_RETURN(const snapshots::Inventory inventory,
-                   snapshots::ReadInventory(ctx, api,
+                   snapshots::ReadInventory(ctx(), api(),
                                             {.namespace_name = space,
                                              .label_selector = "",
                                              .names = names,
                                              .reads_groups = true,
                                              .with_data = with_data_,
-                                             .mover_namespace = mover_namespace_,
-                                             .now = ctx.clock->Now()}));
+                                             .mover_namespace = cluster().mover_namespace,
+                                             .now = ctx().clock->Now()}));
   std::vector<DeletedItem> items;
   ASSIGN_OR_RETURN(const std::vector<std::size_t> chosen, Choose(space, inventory, names, items));
   for (PlannedRemoval& one : snapshots::PlanRemoval(
@@ -270,7 +260,7 @@ absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(const CallC
     }
     items.push_back(std::move(item));
   }
-  console.InfoAll(inventory.not_checked);
+  console().InfoAll(inventory.not_checked);
   return items;
 }
 
@@ -289,25 +279,19 @@ absl::Status SnapshotDeleteCommand::CheckContents(const std::vector<DeletedItem>
 }
 
 // On standard output where that is for people, else as notes.
-void SnapshotDeleteCommand::Announce(Session& session, const std::vector<DeletedItem>& items) {
-  const bool is_for_people = AsksForTable(session);
+void SnapshotDeleteCommand::Announce(const std::vector<DeletedItem>& items) const {
   for (const DeletedItem& item : items) {
     const std::string line = Printable(Announcement(item));
-    if (is_for_people) {
-      session.console().Print(absl::StrCat(line, "\n"));
-    } else {
-      session.console().Info(line);
-    }
+    AsksForTable(session()) ? console().Print(absl::StrCat(line, "\n")) : console().Info(line);
   }
 }
 
-void SnapshotDeleteCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
-                                   DeletedItem& item) const {
+void SnapshotDeleteCommand::Delete(DeletedItem& item) const {
   absl::StatusOr<snapshots::Removal> removal =
-      snapshots::RemoveAsRead(ctx, api, item.plan.unit,
+      snapshots::RemoveAsRead(ctx(), api(), item.plan.unit,
                               {.requester = csi::Requester::kPerson,
                                .with_data = with_data_,
-                               .mover_namespace = mover_namespace_});
+                               .mover_namespace = cluster().mover_namespace});
   if (!removal.ok()) {
     item.result = DeletionEnd::kFailed;
     item.error = removal.status();
@@ -328,25 +312,24 @@ void SnapshotDeleteCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
 }
 
 // The steps after the API server has accepted the deletion.
-void SnapshotDeleteCommand::Finish(const CallContext& limited, k8s::ApiClient& api,
-                                   Console& console, DeletedItem& item) const {
+void SnapshotDeleteCommand::Finish(const CallContext& limited, DeletedItem& item) const {
   bool contents_go = item.plan.action == DataAction::kDeleted;
   if (item.plan.action == DataAction::kKept) {
-    const auto staying = snapshots::RemoveKeptContents(limited, api, item.plan.unit);
+    const auto staying = snapshots::RemoveKeptContents(limited, api(), item.plan.unit);
     contents_go = staying.empty();
     for (const std::string& sentence : staying) {
-      console.Warn(Printable(sentence));
+      console().Warn(Printable(sentence));
     }
   }
   if (!wait_) {
     return;
   }
   for (const SnapshotEntry& entry : item.plan.unit) {
-    item.error.Update(snapshots::AwaitRemoval(limited, api, entry, contents_go));
+    item.error.Update(snapshots::AwaitRemoval(limited, api(), entry, contents_go));
     if (item.plan.action == DataAction::kUnknown) {
-      console.Info(Printable(absl::StrCat("VolumeSnapshotContent ", entry.content, " of ",
-                                          snapshots::ShownName(entry),
-                                          " not waited for: you may not read it")));
+      console().Info(Printable(absl::StrCat("VolumeSnapshotContent ", entry.content, " of ",
+                                            snapshots::ShownName(entry),
+                                            " not waited for: you may not read it")));
     }
   }
   if (item.error.ok()) {
@@ -354,36 +337,34 @@ void SnapshotDeleteCommand::Finish(const CallContext& limited, k8s::ApiClient& a
   }
 }
 
-absl::Status SnapshotDeleteCommand::CarryOut(const CallContext& ctx, k8s::ApiClient& api,
-                                             Console& console,
-                                             std::vector<DeletedItem>& items) const {
+absl::Status SnapshotDeleteCommand::CarryOut(std::vector<DeletedItem>& items) const {
   for (DeletedItem& item : items) {
     if (item.result != DeletionEnd::kWouldDelete) {
       continue;
     }
-    if (ctx.Check().ok()) {
-      Delete(ctx, api, item);
+    if (ctx().Check().ok()) {
+      Delete(item);
     } else {
       item.result = DeletionEnd::kFailed;
       item.error = absl::AbortedError("interrupted before");
     }
   }
-  RETURN_IF_ERROR(ctx.Check());
+  RETURN_IF_ERROR(ctx().Check());
   // All deletions are under way: their waits run at the same time.
-  const CallContext limited =
-      ctx.WithTimeout(wait_ ? timeout_.value_or(kRemovalWaitDefault) : snapshots::kKeptContentWait);
+  const CallContext limited = ctx().WithTimeout(wait_ ? timeout_.value_or(kRemovalWaitDefault)
+                                                      : snapshots::kKeptContentWait);
   for (DeletedItem& item : items) {
     if (item.result == DeletionEnd::kDeleted || item.result == DeletionEnd::kGone ||
         item.result == DeletionEnd::kBeingDeleted) {
-      RETURN_IF_ERROR(ctx.Check());
-      Finish(limited, api, console, item);
+      RETURN_IF_ERROR(ctx().Check());
+      Finish(limited, item);
     }
   }
   return absl::OkStatus();
 }
 
-void SnapshotDeleteCommand::Report(Session& session, const std::vector<DeletedItem>& items) {
-  const bool is_table = AsksForTable(session);
+void SnapshotDeleteCommand::Report(const std::vector<DeletedItem>& items) const {
+  const bool is_table = AsksForTable(session());
   ClusterResult result = {.value = Json::array()};
   for (const DeletedItem& item : items) {
     for (const SnapshotEntry& entry : item.plan.unit) {
@@ -398,16 +379,16 @@ void SnapshotDeleteCommand::Report(Session& session, const std::vector<DeletedIt
     }
     absl::StrAppend(&result.table, line, "\n");
     if (!is_table && !item.error.ok()) {
-      session.console().Warn(line);
+      console().Warn(line);
     }
   }
-  PrintClusterResult(session, result);
+  PrintClusterResult(session(), result);
 }
 
 // All protected is 23; some of them, or one that the API server refused to delete, is 3; a wait
 // that ran out is 1.
 absl::StatusOr<ExitCode> SnapshotDeleteCommand::Conclude(
-    Console& console, const std::vector<DeletedItem>& items) const {
+    const std::vector<DeletedItem>& items) const {
   std::size_t all = 0;
   std::size_t kept = 0;
   std::size_t failed = 0;
@@ -421,12 +402,12 @@ absl::StatusOr<ExitCode> SnapshotDeleteCommand::Conclude(
     }
   }
   if (kept == all && kept > 0) {
-    return console.Fail(ExitCode::kProtected,
-                        dry_run_ ? "nothing would be deleted: all that was named is kept"
-                                 : "nothing was deleted: all that was named is kept");
+    return console().Fail(ExitCode::kProtected,
+                          dry_run_ ? "nothing would be deleted: all that was named is kept"
+                                   : "nothing was deleted: all that was named is kept");
   }
   if (kept + failed > 0) {
-    return console.Fail(
+    return console().Fail(
         ExitCode::kIncomplete,
         absl::StrCat(kept + failed, " of ", Counted(static_cast<int64_t>(all), "VolumeSnapshot"),
                      dry_run_ ? " would not be deleted" : " not deleted"));
@@ -434,22 +415,19 @@ absl::StatusOr<ExitCode> SnapshotDeleteCommand::Conclude(
   return ExitCode::kOk;
 }
 
-absl::StatusOr<ExitCode> SnapshotDeleteCommand::Run(const CallContext& ctx, Session& session) {
-  const ClusterOptions& cluster = session.options().cluster;
-  mover_namespace_ = cluster.mover_namespace;
-  ASSIGN_OR_RETURN(const std::string space, OneNamespace(cluster, "snapshot delete"));
+absl::StatusOr<ExitCode> SnapshotDeleteCommand::Work() {
+  ASSIGN_OR_RETURN(const std::string space, OneNamespace(cluster(), "snapshot delete"));
   RETURN_IF_ERROR(CheckFlags());
-  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-  ASSIGN_OR_RETURN(std::vector<DeletedItem> items, Plan(ctx, *api, space, session.console()));
+  ASSIGN_OR_RETURN(std::vector<DeletedItem> items, Plan(space));
   RETURN_IF_ERROR(CheckContents(items));
-  Announce(session, items);
+  Announce(items);
   absl::Status done = absl::OkStatus();
   if (!dry_run_) {
-    done = CarryOut(ctx, *api, session.console(), items);
+    done = CarryOut(items);
   }
-  Report(session, items);  // Also when it was interrupted: what is gone is gone.
+  Report(items);  // Also when it was interrupted: what is gone is gone.
   RETURN_IF_ERROR(done);
-  return Conclude(session.console(), items);
+  return Conclude(items);
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,17 +22,15 @@ using objects::VolumeSnapshot;
 
 constexpr absl::Duration kImportTimeout = absl::Minutes(1);
 
-class SnapshotImportCommand : public Command {
+class SnapshotImportCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Work() override;
 
  private:
   // Replaces `snapshot` by what it became. Both objects stay after an error.
-  static absl::Status Await(const CallContext& limited, k8s::ApiClient& api,
-                            VolumeSnapshot& snapshot);
-  void Report(Session& session, const snapshots::ImportPlan& plan,
-              const VolumeSnapshot* snapshot) const;
+  absl::Status Await(const CallContext& limited, VolumeSnapshot& snapshot) const;
+  void Report(const snapshots::ImportPlan& plan, const VolumeSnapshot* snapshot) const;
 
   csi::StaticContent request_;
   std::string mode_;
@@ -42,8 +39,7 @@ class SnapshotImportCommand : public Command {
   bool dry_run_ = false;
 };
 
-VerbSyntax SnapshotImportCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax SnapshotImportCommand::Describe(ArgumentTable& table) {
   table.AddPositional("HANDLE", "the driver's handle of the snapshot", request_.handle);
   table.Add("--driver", "DRIVER", "the CSI driver (required)", request_.driver);
   table.Add("--name", "NAME", "name of the VolumeSnapshot (default: imported- and a hash)",
@@ -65,49 +61,45 @@ VerbSyntax SnapshotImportCommand::Declare() {
               "and reads all others. A handle that has a content already is refused, and the "
               "content is named. If it is interrupted, run the same command again. If the driver "
               "does not list its snapshots, the VolumeSnapshot stays Unverified.",
-          .table = std::move(table),
-          .family = VerbFamily::kCluster,
           .examples = {"snapshot import snap-0a1b2c3d --driver ebs.csi.aws.com -n shop",
                        "snapshot import snap-0a1b2c3d --driver ebs.csi.aws.com -n shop --dry-run"}};
 }
 
-absl::StatusOr<ExitCode> SnapshotImportCommand::Run(const CallContext& ctx, Session& session) {
+absl::StatusOr<ExitCode> SnapshotImportCommand::Work() {
   if (request_.driver.empty()) {
     return MissingFlag("--driver", "the CSI driver whose handle it is");
   }
-  ASSIGN_OR_RETURN(request_.snapshot_namespace,
-                   OneNamespace(session.options().cluster, "snapshot import"));
+  ASSIGN_OR_RETURN(request_.snapshot_namespace, OneNamespace(cluster(), "snapshot import"));
   request_.mode = objects::ParseVolumeMode(mode_);
-  const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
-  ASSIGN_OR_RETURN(const snapshots::ImportPlan plan, snapshots::PlanImport(ctx, *api, request_));
+  ASSIGN_OR_RETURN(const snapshots::ImportPlan plan, snapshots::PlanImport(ctx(), api(), request_));
   if (plan.was_begun) {
-    session.console().Info("an earlier run has begun this: it is taken up");
+    console().Info("an earlier run has begun this: it is taken up");
   }
   if (dry_run_) {
-    Report(session, plan, nullptr);
+    Report(plan, nullptr);
     return ExitCode::kOk;
   }
-  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, snapshots::CarryOutImport(ctx, *api, plan));
+  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, snapshots::CarryOutImport(ctx(), api(), plan));
   absl::Status outcome;
   if (wait_) {
-    outcome = Await(ctx.WithTimeout(*timeout_), *api, snapshot);
+    outcome = Await(ctx().WithTimeout(*timeout_), snapshot);
     if (!outcome.ok()) {
       // Its present state, if it can be read.
-      snapshot = objects::Get<VolumeSnapshot>(ctx, *api, snapshot.key()).value_or(snapshot);
+      snapshot = objects::Get<VolumeSnapshot>(ctx(), api(), snapshot.key()).value_or(snapshot);
     }
   }
-  Report(session, plan, &snapshot);
+  Report(plan, &snapshot);
   RETURN_IF_ERROR(outcome);
   return ExitCode::kOk;
 }
 
-absl::Status SnapshotImportCommand::Await(const CallContext& limited, k8s::ApiClient& api,
-                                          VolumeSnapshot& snapshot) {
+absl::Status SnapshotImportCommand::Await(const CallContext& limited,
+                                          VolumeSnapshot& snapshot) const {
   const std::string removal =
       absl::StrCat("; csi-delta snapshot delete -n ", snapshot.namespace_name(), " ",
                    snapshot.name(), " removes it");
   absl::StatusOr<VolumeSnapshot> awaited =
-      snapshots::AwaitUsableSnapshot(limited, api, snapshot.namespace_name(), snapshot.name());
+      snapshots::AwaitUsableSnapshot(limited, api(), snapshot.namespace_name(), snapshot.name());
   if (absl::IsDeadlineExceeded(awaited.status())) {
     return absl::DeadlineExceededError(absl::StrCat(awaited.status().message(), removal));
   }
@@ -123,7 +115,7 @@ absl::Status SnapshotImportCommand::Await(const CallContext& limited, k8s::ApiCl
                    csi::ToString(status.state), ": ", status.conditions.front().message, removal));
 }
 
-void SnapshotImportCommand::Report(Session& session, const snapshots::ImportPlan& plan,
+void SnapshotImportCommand::Report(const snapshots::ImportPlan& plan,
                                    const VolumeSnapshot* snapshot) const {
   const std::string state(snapshot == nullptr ? "Planned"
                                               : csi::ToString(csi::StatusOf(*snapshot, {}).state));
@@ -131,20 +123,20 @@ void SnapshotImportCommand::Report(Session& session, const snapshots::ImportPlan
       snapshot == nullptr ? std::nullopt : snapshot->restore_size_bytes();
   const csi::StaticContent& pair = plan.pair;
   PrintClusterResult(
-      session, {.value = {{"name", pair.snapshot_name},
-                          {"namespace", pair.snapshot_namespace},
-                          {"state", state},
-                          {"size_bytes", OrNull(size_bytes)},
-                          {"driver", pair.driver},
-                          {"handle", pair.handle},
-                          {"content", pair.name},
-                          {"class", pair.class_name},
-                          {"policy", pair.deletion_policy}},
-                .table = FormatTable({{"NAME", "STATE", "SIZE", "POLICY", "CONTENT", "HANDLE"},
-                                      {pair.snapshot_name, state,
-                                       size_bytes.has_value() ? FormatBytes(*size_bytes) : "",
-                                       pair.deletion_policy, pair.name, pair.handle}}),
-                .names = {SnapshotResourceName(pair.snapshot_name)}});
+      session(), {.value = {{"name", pair.snapshot_name},
+                            {"namespace", pair.snapshot_namespace},
+                            {"state", state},
+                            {"size_bytes", OrNull(size_bytes)},
+                            {"driver", pair.driver},
+                            {"handle", pair.handle},
+                            {"content", pair.name},
+                            {"class", pair.class_name},
+                            {"policy", pair.deletion_policy}},
+                  .table = FormatTable({{"NAME", "STATE", "SIZE", "POLICY", "CONTENT", "HANDLE"},
+                                        {pair.snapshot_name, state,
+                                         size_bytes.has_value() ? FormatBytes(*size_bytes) : "",
+                                         pair.deletion_policy, pair.name, pair.handle}}),
+                  .names = {SnapshotResourceName(pair.snapshot_name)}});
 }
 
 }  // namespace

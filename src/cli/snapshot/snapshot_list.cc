@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -106,29 +105,35 @@ Json GroupJson(const VolumeGroupSnapshot& group, bool is_content_gone,
           {"error", error}};
 }
 
-class SnapshotListCommand : public Command {
+std::vector<std::string> SnapshotStates() {
+  std::vector<std::string> names;
+  for (const auto state :
+       {csi::SnapshotState::kCreating, csi::SnapshotState::kUploading, csi::SnapshotState::kReady,
+        csi::SnapshotState::kError, csi::SnapshotState::kDeleting, csi::SnapshotState::kLost,
+        csi::SnapshotState::kUnverified}) {
+    names.emplace_back(csi::ToString(state));
+  }
+  return names;
+}
+
+class SnapshotListCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Work() override;
 
  private:
-  static std::vector<std::string> States();
-
   // Names volumes that in-place restores have replaced, if the caller may list volumes.
-  static void WarnOfKeptVolumes(const CallContext& ctx, Session& session, k8s::ApiClient& api,
-                                const std::string& space);
-  static absl::Status PrintGroups(const CallContext& ctx, Session& session, k8s::ApiClient& api,
-                                  const std::string& space,
-                                  const std::vector<SnapshotEntry>& entries);
+  void WarnOfKeptVolumes(const std::string& space) const;
+  absl::Status PrintGroups(const std::string& space,
+                           const std::vector<SnapshotEntry>& entries) const;
   bool IsAskedFor(const SnapshotEntry& entry) const;
-  absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session, k8s::ApiClient& api,
-                                 const snapshots::SnapshotWatchRequest& request,
+  absl::StatusOr<ExitCode> Watch(const snapshots::SnapshotWatchRequest& request,
                                  const snapshots::SnapshotOrigin& origin);
 
   // The list before the changes, in their form.
-  void PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries);
-  void PrintChange(Session& session, const snapshots::SnapshotChange& change);
-  void Print(Session& session, const std::vector<SnapshotEntry>& entries) const;
+  void PrintFirst(const std::vector<SnapshotEntry>& entries);
+  void PrintChange(const snapshots::SnapshotChange& change);
+  void Print(const std::vector<SnapshotEntry>& entries) const;
 
   std::string pvc_;
   std::string pod_;
@@ -141,8 +146,7 @@ class SnapshotListCommand : public Command {
   GrowingTable growing_;
 };
 
-VerbSyntax SnapshotListCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax SnapshotListCommand::Describe(ArgumentTable& table) {
   table.Add("--pvc", "PVC", "only those of this PVC", pvc_);
   table.Add("--pod", "POD", "only those of the PVCs of this Pod, or taken of it", pod_);
   table.Add("--statefulset", "NAME",
@@ -154,7 +158,7 @@ VerbSyntax SnapshotListCommand::Declare() {
             "PersistentVolume is gone, too: its volume handle",
             volume_);
   table.Add("--set", "SET", "only those that were taken together under this name", set_);
-  table.AddChoice("--state", States(), "only those in this state", state_);
+  table.AddChoice("--state", SnapshotStates(), "only those in this state", state_);
   table.Add("--groups", "instead: list VolumeGroupSnapshots and their states", groups_);
   table.Add("--watch", "then print a row, or a line of JSON, for each change, until interrupted",
             watches_);
@@ -163,89 +167,70 @@ VerbSyntax SnapshotListCommand::Declare() {
           .details =
               "Uses your own rights: what they do not allow to read is named on stderr and left "
               "empty. Exit code 0 when --watch is interrupted.",
-          .table = std::move(table),
-          .family = VerbFamily::kCluster,
           .examples = {"snapshot list -n shop --pvc data", "snapshot list -A -o wide"}};
 }
 
-absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Session& session) {
-  const ClusterOptions& cluster = session.options().cluster;
+absl::StatusOr<ExitCode> SnapshotListCommand::Work() {
   if (groups_ &&
       (watches_ || !absl::StrCat(pvc_, pod_, stateful_set_, volume_, set_, state_).empty())) {
     return absl::InvalidArgumentError("--groups goes with -n, -A, -l and -o alone");
   }
-  ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
-  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+  ASSIGN_OR_RETURN(const std::string space, cluster().Namespace());
   ASSIGN_OR_RETURN(const snapshots::SnapshotOrigin origin,
-                   snapshots::FindOrigin(ctx, *api,
+                   snapshots::FindOrigin(ctx(), api(),
                                          {.namespace_name = space,
                                           .pod = pod_,
                                           .stateful_set = stateful_set_,
                                           .volume = volume_}));
   ASSIGN_OR_RETURN(snapshots::Inventory inventory,
-                   snapshots::ReadInventory(ctx, *api,
+                   snapshots::ReadInventory(ctx(), api(),
                                             {.namespace_name = space,
-                                             .label_selector = groups_ ? "" : cluster.selector,
-                                             .mover_namespace = cluster.mover_namespace,
-                                             .now = ctx.clock->Now()}));
+                                             .label_selector = groups_ ? "" : cluster().selector,
+                                             .mover_namespace = cluster().mover_namespace,
+                                             .now = ctx().clock->Now()}));
   if (groups_) {
-    RETURN_IF_ERROR(PrintGroups(ctx, session, *api, space, inventory.entries));
+    RETURN_IF_ERROR(PrintGroups(space, inventory.entries));
     return ExitCode::kOk;
   }
   std::vector<SnapshotEntry> entries;
   std::copy_if(
       inventory.entries.begin(), inventory.entries.end(), std::back_inserter(entries),
       [&](const SnapshotEntry& entry) { return IsAskedFor(entry) && origin.is_of(entry); });
-  session.console().InfoAll(origin.not_checked);
-  session.console().InfoAll(inventory.not_checked);
-  WarnOfKeptVolumes(ctx, session, *api, space);
+  console().InfoAll(origin.not_checked);
+  console().InfoAll(inventory.not_checked);
+  WarnOfKeptVolumes(space);
   if (!watches_) {
-    Print(session, entries);
+    Print(entries);
     return ExitCode::kOk;
   }
-  PrintFirst(session, entries);
+  PrintFirst(entries);
   const snapshots::SnapshotWatchRequest request{.namespace_name = space,
-                                                .label_selector = cluster.selector,
+                                                .label_selector = cluster().selector,
                                                 .known = std::move(inventory.entries)};
-  return Watch(ctx, session, *api, request, origin);
+  return Watch(request, origin);
 }
 
-std::vector<std::string> SnapshotListCommand::States() {
-  std::vector<std::string> names;
-  for (const auto state :
-       {csi::SnapshotState::kCreating, csi::SnapshotState::kUploading, csi::SnapshotState::kReady,
-        csi::SnapshotState::kError, csi::SnapshotState::kDeleting, csi::SnapshotState::kLost,
-        csi::SnapshotState::kUnverified}) {
-    names.emplace_back(csi::ToString(state));
-  }
-  return names;
-}
-
-void SnapshotListCommand::WarnOfKeptVolumes(const CallContext& ctx, Session& session,
-                                            k8s::ApiClient& api, const std::string& space) {
-  const auto kept = inplace::ListKeptVolumes(ctx, api, space);
+void SnapshotListCommand::WarnOfKeptVolumes(const std::string& space) const {
+  const auto kept = inplace::ListKeptVolumes(ctx(), api(), space);
   if (!kept.ok()) {
     return;  // It is no part of the list.
   }
   for (std::size_t i = 0; i < std::min(kept->size(), kKeptVolumesMax); ++i) {
     const inplace::KeptVolume& one = kept->at(i);
-    session.console().Info(
-        Printable(absl::StrCat(inplace::KeptVolumeText(one, ctx.clock->Now()), "; ",
-                               inplace::SwapCommand(one, "--finish"), " deletes it")));
+    console().Info(Printable(absl::StrCat(inplace::KeptVolumeText(one, ctx().clock->Now()), "; ",
+                                          inplace::SwapCommand(one, "--finish"), " deletes it")));
   }
   if (kept->size() > kKeptVolumesMax) {
-    session.console().Info(
+    console().Info(
         absl::StrCat(kept->size() - kKeptVolumesMax, " more are kept; csi-delta doctor has all"));
   }
 }
 
-absl::Status SnapshotListCommand::PrintGroups(const CallContext& ctx, Session& session,
-                                              k8s::ApiClient& api, const std::string& space,
-                                              const std::vector<SnapshotEntry>& entries) {
-  const ClusterOptions& cluster = session.options().cluster;
+absl::Status SnapshotListCommand::PrintGroups(const std::string& space,
+                                              const std::vector<SnapshotEntry>& entries) const {
   ASSIGN_OR_RETURN(const std::vector<VolumeGroupSnapshot> groups,
                    objects::ListGroupKind<VolumeGroupSnapshot>(
-                       ctx, api, space, {.label_selector = cluster.selector}));
+                       ctx(), api(), space, {.label_selector = cluster().selector}));
   ClusterResult result = {.value = Json::array(), .table = "", .names = {}};
   std::vector<std::vector<std::string>> rows = {
       {"NAME", "PVCS", "STATE", "TAKEN", "CLASS", "CONTENT", "ERROR"}};
@@ -258,12 +243,13 @@ absl::Status SnapshotListCommand::PrintGroups(const CallContext& ctx, Session& s
       }
     }
     const auto content =
-        objects::Find<VolumeGroupSnapshotContent>(ctx, api, csi::ContentKeyOf(group));
+        objects::Find<VolumeGroupSnapshotContent>(ctx(), api(), csi::ContentKeyOf(group));
     unread.Update(content.status());
     const bool is_gone = content.ok() && !content->has_value() && !group.bound_content().empty();
     const Json value = GroupJson(group, is_gone, content.value_or(std::nullopt), pvcs);
-    rows.push_back({cluster.all_namespaces ? absl::StrCat(group.namespace_name(), "/", group.name())
-                                           : group.name(),
+    rows.push_back({cluster().all_namespaces
+                        ? absl::StrCat(group.namespace_name(), "/", group.name())
+                        : group.name(),
                     absl::StrJoin(pvcs, ","), GetString(value, {"state"}),
                     group.taken_at().has_value() ? FormatMoment(*group.taken_at()) : "",
                     group.class_name(), group.bound_content(), GetString(value, {"error"})});
@@ -272,10 +258,10 @@ absl::Status SnapshotListCommand::PrintGroups(const CallContext& ctx, Session& s
         absl::StrCat("volumegroupsnapshot.groupsnapshot.storage.k8s.io/", group.name()));
   }
   if (!unread.ok()) {
-    session.console().Info(absl::StrCat("contents of groups not checked: ", unread.message()));
+    console().Info(absl::StrCat("contents of groups not checked: ", unread.message()));
   }
   result.table = FormatTable(rows);
-  PrintClusterResult(session, result);
+  PrintClusterResult(session(), result);
   return absl::OkStatus();
 }
 
@@ -284,65 +270,61 @@ bool SnapshotListCommand::IsAskedFor(const SnapshotEntry& entry) const {
          (state_.empty() || csi::ToString(entry.status.state) == state_);
 }
 
-absl::StatusOr<ExitCode> SnapshotListCommand::Watch(const CallContext& ctx, Session& session,
-                                                    k8s::ApiClient& api,
-                                                    const snapshots::SnapshotWatchRequest& request,
+absl::StatusOr<ExitCode> SnapshotListCommand::Watch(const snapshots::SnapshotWatchRequest& request,
                                                     const snapshots::SnapshotOrigin& origin) {
   const absl::Status ended = snapshots::WatchSnapshots(
-      ctx, api, request,
+      ctx(), api(), request,
       [&](const snapshots::SnapshotChange& change) {
         if (IsAskedFor(change.entry) && origin.is_of(change.entry)) {
-          PrintChange(session, change);
+          PrintChange(change);
         }
-        return session.console().IsRead();
+        return console().IsRead();
       },
-      [&](const std::string& sentence) { session.console().Info(sentence); });
-  if (!ended.ok() && !ctx.stop.stop_requested()) {
+      [&](const std::string& sentence) { console().Info(sentence); });
+  if (!ended.ok() && !ctx().stop.stop_requested()) {
     return ended;
   }
   return ExitCode::kOk;
 }
 
-void SnapshotListCommand::PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries) {
-  if (AsksForTable(session)) {
-    std::vector<std::vector<std::string>> rows = {ColumnsOf(session)};
+void SnapshotListCommand::PrintFirst(const std::vector<SnapshotEntry>& entries) {
+  if (AsksForTable(session())) {
+    std::vector<std::vector<std::string>> rows = {ColumnsOf(session())};
+    growing_.Fit(rows.front());
     for (const SnapshotEntry& entry : entries) {
-      rows.push_back(RowOf(session, entry));
+      growing_.Fit(rows.emplace_back(RowOf(session(), entry)));
     }
     for (const std::vector<std::string>& row : rows) {
-      growing_.Fit(row);
-    }
-    for (const std::vector<std::string>& row : rows) {
-      session.console().Print(growing_.Line(row));
+      console().Print(growing_.Line(row));
     }
     return;
   }
   for (const SnapshotEntry& entry : entries) {
     Json json = cli::ToJson(entry);
     json["gone"] = false;
-    PrintClusterResult(session, {.value = json, .names = {SnapshotResourceName(entry.name)}});
+    PrintClusterResult(session(), {.value = json, .names = {SnapshotResourceName(entry.name)}});
   }
 }
 
-void SnapshotListCommand::PrintChange(Session& session, const snapshots::SnapshotChange& change) {
-  if (AsksForTable(session)) {
-    const auto row = ChangedRow(session, change);
+void SnapshotListCommand::PrintChange(const snapshots::SnapshotChange& change) {
+  if (AsksForTable(session())) {
+    const auto row = ChangedRow(session(), change);
     growing_.Fit(row);
-    session.console().Print(growing_.Line(row));
+    console().Print(growing_.Line(row));
   } else {
-    PrintClusterResult(session, {.value = ChangedJson(change),
-                                 .names = {SnapshotResourceName(change.entry.name)}});
+    PrintClusterResult(session(), {.value = ChangedJson(change),
+                                   .names = {SnapshotResourceName(change.entry.name)}});
   }
 }
 
-void SnapshotListCommand::Print(Session& session, const std::vector<SnapshotEntry>& entries) const {
-  if (AsksForTable(session) && entries.empty()) {
-    session.console().Info("no VolumeSnapshots found");
+void SnapshotListCommand::Print(const std::vector<SnapshotEntry>& entries) const {
+  if (AsksForTable(session()) && entries.empty()) {
+    console().Info("no VolumeSnapshots found");
   }
-  PrintClusterList(session,
+  PrintClusterList(session(),
                    {.count = entries.size(),
-                    .columns = ColumnsOf(session),
-                    .row = [&](std::size_t i) { return RowOf(session, entries[i]); },
+                    .columns = ColumnsOf(session()),
+                    .row = [&](std::size_t i) { return RowOf(session(), entries[i]); },
                     .value = [&](std::size_t i) { return cli::ToJson(entries[i]); },
                     .name = [&](std::size_t i) { return SnapshotResourceName(entries[i].name); }});
 }

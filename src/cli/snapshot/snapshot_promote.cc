@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -125,17 +124,15 @@ snapshots::WaitObserver WaitReporter(ProgressMeter& meter, absl::string_view kin
   };
 }
 
-class SnapshotPromoteCommand : public Command {
+class SnapshotPromoteCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override;
+  VerbSyntax Describe(ArgumentTable& table) override;
 
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+  absl::StatusOr<ExitCode> Work() override {
     RETURN_IF_ERROR(CheckFlags());
-    ASSIGN_OR_RETURN(namespace_, OneNamespace(session.options().cluster, "snapshot promote"));
-    const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
-    const CallContext limited = ctx.WithTimeout(*timeout_);
-    return from_namespace_.empty() ? Promote(ctx, limited, *api, session)
-                                   : Borrow(limited, *api, session);
+    ASSIGN_OR_RETURN(namespace_, OneNamespace(cluster(), "snapshot promote"));
+    const CallContext limited = ctx().WithTimeout(*timeout_);
+    return from_namespace_.empty() ? Promote(limited) : Borrow(limited);
   }
 
  private:
@@ -145,17 +142,13 @@ class SnapshotPromoteCommand : public Command {
   snapshots::PvcOptions OptionsOf(std::string name) const;
 
   absl::StatusOr<std::vector<VolumeSnapshot>> ReadSnapshots(const CallContext& limited,
-                                                            k8s::ApiClient& api,
                                                             ProgressMeter& meter) const;
   absl::StatusOr<std::vector<snapshots::PromotionTarget>> Targets(
       std::vector<VolumeSnapshot> snapshots) const;
-  absl::StatusOr<ExitCode> Promote(const CallContext& ctx, const CallContext& limited,
-                                   k8s::ApiClient& api, Session& session) const;
-  absl::Status Await(const CallContext& limited, k8s::ApiClient& api, ProgressMeter& meter,
-                     const Promotion& promotion, PromotedPvc& one,
-                     std::vector<std::string>& notes) const;
-  absl::StatusOr<ExitCode> Borrow(const CallContext& limited, k8s::ApiClient& api,
-                                  Session& session) const;
+  absl::StatusOr<ExitCode> Promote(const CallContext& limited) const;
+  absl::Status Await(const CallContext& limited, ProgressMeter& meter, const Promotion& promotion,
+                     PromotedPvc& one, std::vector<std::string>& notes) const;
+  absl::StatusOr<ExitCode> Borrow(const CallContext& limited) const;
 
   std::vector<std::string> names_;
   std::string set_;
@@ -173,8 +166,7 @@ class SnapshotPromoteCommand : public Command {
   std::string namespace_;
 };
 
-VerbSyntax SnapshotPromoteCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax SnapshotPromoteCommand::Describe(ArgumentTable& table) {
   table.AddPositionals("NAME", "the VolumeSnapshot, and the name of the PVC (default: the same)", 0,
                        2, names_);
   table.Add("--set", "SET", "all VolumeSnapshots that were taken together under this name", set_);
@@ -227,8 +219,6 @@ VerbSyntax SnapshotPromoteCommand::Declare() {
               "mode and name. Of a set, all PVCs are made or none. Uses your own rights: what they "
               "do not allow to read is named on stderr and not checked. Exit code 22 when --size "
               "is too small.",
-          .table = std::move(table),
-          .family = VerbFamily::kCluster,
           .examples = {"snapshot promote data-20261121-130500 data-copy -n shop",
                        "snapshot promote --set before-upgrade --pvc-suffix=-old -n shop --wait"}};
 }
@@ -275,18 +265,19 @@ snapshots::PvcOptions SnapshotPromoteCommand::OptionsOf(std::string name) const 
 }
 
 absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshots(
-    const CallContext& limited, k8s::ApiClient& api, ProgressMeter& meter) const {
+    const CallContext& limited, ProgressMeter& meter) const {
   std::vector<VolumeSnapshot> snapshots;
   if (!set_.empty()) {
-    ASSIGN_OR_RETURN(snapshots, snapshots::SnapshotsOfSet(limited, api, namespace_, set_));
+    ASSIGN_OR_RETURN(snapshots, snapshots::SnapshotsOfSet(limited, api(), namespace_, set_));
   } else {
+    const k8s::ObjectKey key = VolumeSnapshot::Key(namespace_, names_.front());
     ASSIGN_OR_RETURN(std::optional<VolumeSnapshot> found,
-                     objects::Find<VolumeSnapshot>(
-                         limited, api, VolumeSnapshot::Key(namespace_, names_.front())));
+                     objects::Find<VolumeSnapshot>(limited, api(), key));
     if (!found.has_value()) {
-      return absl::NotFoundError(
-          absl::StrCat("VolumeSnapshot ", namespace_, "/", names_.front(),
-                       " does not exist; csi-delta snapshot list shows those that do"));
+      return OrUnserved(limited, api(), key,
+                        absl::NotFoundError(absl::StrCat(
+                            "VolumeSnapshot ", namespace_, "/", names_.front(),
+                            " does not exist; csi-delta snapshot list shows those that do")));
     }
     snapshots.push_back(*std::move(found));
   }
@@ -294,7 +285,7 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshot
     if (wait_ && !dry_run_ && !snapshot.is_ready()) {
       ASSIGN_OR_RETURN(snapshot,
                        snapshots::AwaitUsableSnapshot(
-                           limited, api, namespace_, snapshot.name(),
+                           limited, api(), namespace_, snapshot.name(),
                            WaitReporter(meter, "VolumeSnapshot", namespace_, snapshot.name())));
     }
   }
@@ -319,14 +310,13 @@ absl::StatusOr<std::vector<snapshots::PromotionTarget>> SnapshotPromoteCommand::
   return targets;
 }
 
-absl::Status SnapshotPromoteCommand::Await(const CallContext& limited, k8s::ApiClient& api,
-                                           ProgressMeter& meter, const Promotion& promotion,
-                                           PromotedPvc& one,
+absl::Status SnapshotPromoteCommand::Await(const CallContext& limited, ProgressMeter& meter,
+                                           const Promotion& promotion, PromotedPvc& one,
                                            std::vector<std::string>& notes) const {
   ASSIGN_OR_RETURN(
       snapshots::AwaitedPvc awaited,
       snapshots::AwaitPvc(
-          limited, api, *one.pvc,
+          limited, api(), *one.pvc,
           {.source = promotion.snapshot,
            .driver = promotion.content.has_value() ? promotion.content->driver() : "",
            .waits_for_first_consumer = promotion.waits_for_first_consumer,
@@ -342,17 +332,14 @@ absl::Status SnapshotPromoteCommand::Await(const CallContext& limited, k8s::ApiC
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
-                                                         const CallContext& limited,
-                                                         k8s::ApiClient& api,
-                                                         Session& session) const {
-  ProgressMeter meter(session.console(), *ctx.clock);
-  ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> snapshots, ReadSnapshots(limited, api, meter));
+absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& limited) const {
+  ProgressMeter meter(console(), *ctx().clock);
+  ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> snapshots, ReadSnapshots(limited, meter));
   ASSIGN_OR_RETURN(std::vector<snapshots::PromotionTarget> targets, Targets(std::move(snapshots)));
   ASSIGN_OR_RETURN(const snapshots::PromotionPlan plan,
                    snapshots::PlanPromotions(
-                       ctx, api, {.targets = std::move(targets), .labels_of = labels_of_}));
-  session.console().InfoAll(plan.not_checked);
+                       ctx(), api(), {.targets = std::move(targets), .labels_of = labels_of_}));
+  console().InfoAll(plan.not_checked);
   RETURN_IF_ERROR(RefusedStatus(plan));
   std::vector<PromotedPvc> all;
   all.reserve(plan.promotions.size());
@@ -360,7 +347,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
   absl::Status first_error;
   if (!dry_run_) {
     ASSIGN_OR_RETURN(const std::vector<PersistentVolumeClaim> made,
-                     snapshots::MakePvcs(ctx, api, plan));
+                     snapshots::MakePvcs(ctx(), api(), plan));
     std::vector<std::string> notes;
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].pvc = made[i];
@@ -368,55 +355,52 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
                                                                  : PvcState::kPending;
     }
     for (std::size_t i = 0; wait_ && i < all.size(); ++i) {
-      first_error.Update(Await(limited, api, meter, plan.promotions[i], all[i], notes));
+      first_error.Update(Await(limited, meter, plan.promotions[i], all[i], notes));
     }
-    session.console().InfoAll(notes);
+    console().InfoAll(notes);
   }
-  ReportPromoted(session, all);
+  ReportPromoted(session(), all);
   RETURN_IF_ERROR(first_error);
   return ExitCode::kOk;
 }
 
-absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limited,
-                                                        k8s::ApiClient& api,
-                                                        Session& session) const {
-  Console& console = session.console();
+absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limited) const {
   const std::string name = pvc_name().empty() ? names_.front() : pvc_name();
   ASSIGN_OR_RETURN(const snapshots::BorrowPlan plan,
-                   snapshots::PlanBorrowing(limited, api,
+                   snapshots::PlanBorrowing(limited, api(),
                                             {.source_namespace = from_namespace_,
                                              .snapshot_name = names_.front(),
                                              .options = OptionsOf(name),
                                              .labels_of = labels_of_,
                                              .awaits_source = !dry_run_}));
-  console.InfoAll(plan.plan.not_checked);
+  console().InfoAll(plan.plan.not_checked);
   RETURN_IF_ERROR(RefusedStatus(plan.plan));
   PromotedPvc one = Planned(plan.plan.promotions.front());
   if (dry_run_) {
-    ReportPromoted(session, {one});
+    ReportPromoted(session(), {one});
     return ExitCode::kOk;
   }
-  console.Info(absl::StrCat("the snapshot stays that of ", one.snapshot,
-                            ": when that is deleted before the PVC is bound, this fails"));
+  console().Info(absl::StrCat("the snapshot stays that of ", one.snapshot,
+                              ": when that is deleted before the PVC is bound, this fails"));
   std::vector<std::string> notes;
-  ProgressMeter meter(console, *limited.clock);
+  ProgressMeter meter(console(), *limited.clock);
   const absl::StatusOr<snapshots::Borrowed> borrowed = snapshots::CarryOutBorrowing(
-      limited, api, plan, notes,
+      limited, api(), plan, notes,
       WaitReporter(meter, "PVC", one.plan.namespace_name, one.plan.name));
-  console.InfoAll(notes);
+  console().InfoAll(notes);
   RETURN_IF_ERROR(borrowed.status());
   one.pvc = borrowed->pvc.pvc;
   one.state = borrowed->pvc.state;
   const std::string pair =
       absl::StrCat("VolumeSnapshotContent and VolumeSnapshot ", plan.pair.snapshot_name);
   if (one.state == PvcState::kWaitsForFirstConsumer) {
-    console.Info(absl::StrCat("PVC ", one.plan.name, " is bound once a Pod uses it; ", pair,
-                              " stay until then: run this again to have them removed"));
+    console().Info(absl::StrCat("PVC ", one.plan.name, " is bound once a Pod uses it; ", pair,
+                                " stay until then: run this again to have them removed"));
   }
-  ReportPromoted(session, {one});
+  ReportPromoted(session(), {one});
   if (!borrowed->removed.ok()) {
-    console.Warn(absl::StrCat(pair, " stay: ", borrowed->removed.message(),
-                              "; run this again to have them removed"));
+    console().Warn(absl::StrCat(pair, " stay: ", borrowed->removed.message(),
+                                "; run this again to have them removed"));
     return ExitCode::kIncomplete;
   }
   return ExitCode::kOk;

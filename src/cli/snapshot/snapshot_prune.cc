@@ -1,10 +1,8 @@
 #include "snapshots/snapshot_prune.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,31 +93,27 @@ Json ItemJson(const PrunedItem& item, const SnapshotEntry& entry) {
           {"error", std::string(item.error.message())}};
 }
 
-class SnapshotPruneCommand : public Command {
+class SnapshotPruneCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override;
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+  VerbSyntax Describe(ArgumentTable& table) override;
+  absl::StatusOr<ExitCode> Work() override;
 
  private:
-  absl::StatusOr<snapshots::RetentionPlan> Plan(const CallContext& ctx, k8s::ApiClient& api,
-                                                const ClusterOptions& cluster) const;
+  absl::StatusOr<snapshots::RetentionPlan> Plan() const;
   std::vector<PrunedItem> ItemsOf(snapshots::RetentionPlan plan);
-  absl::Status CarryOut(const CallContext& ctx, k8s::ApiClient& api, Console& console,
-                        std::vector<PrunedItem>& items) const;
-  void Delete(const CallContext& ctx, k8s::ApiClient& api, PrunedItem& item) const;
+  absl::Status CarryOut(std::vector<PrunedItem>& items) const;
+  void Delete(PrunedItem& item) const;
   // Returns how many could not be deleted.
-  int64_t Report(Session& session, const std::vector<PrunedItem>& items) const;
+  int64_t Report(const std::vector<PrunedItem>& items) const;
 
   KeepRules rules_;
   std::string pvc_;
-  std::string mover_namespace_;
   bool any_maker_ = false;
   bool yes_ = false;
   std::size_t ignored_ = 0;  // of other makers
 };
 
-VerbSyntax SnapshotPruneCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax SnapshotPruneCommand::Describe(ArgumentTable& table) {
   DeclareKeepFlags(table, rules_, /*with_letters=*/false);
   table.Add("--pvc", "PVC", "only those of this PVC", pvc_);
   table.Add("--any-maker", "also those that csi-delta snapshot did not make", any_maker_);
@@ -135,25 +129,22 @@ VerbSyntax SnapshotPruneCommand::Declare() {
           "Ready one of its PVC. A group is deleted as a whole or not at all. Nothing is deleted "
           "unless VolumeSnapshotContents and PVCs, and where they matter Velero's Backups, can be "
           "listed. Ends with exit code 3 when the API server refused to delete one.",
-      .table = std::move(table),
-      .family = VerbFamily::kCluster,
       .examples = {"snapshot prune -n shop --keep-daily 7  # prints what would go",
                    "snapshot prune -l snapshot.csi-delta.io/schedule=nightly --keep-daily 7",
                    "snapshot prune -n shop --keep-daily 7 --pvc data --yes"}};
 }
 
-absl::StatusOr<snapshots::RetentionPlan> SnapshotPruneCommand::Plan(
-    const CallContext& ctx, k8s::ApiClient& api, const ClusterOptions& cluster) const {
-  ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
+absl::StatusOr<snapshots::RetentionPlan> SnapshotPruneCommand::Plan() const {
+  ASSIGN_OR_RETURN(const std::string space, cluster().Namespace());
   snapshots::RetentionRequest request{.namespace_name = space,
                                       .pvcs = {pvc_},
                                       .all_pvcs = pvc_.empty(),
-                                      .label_selector = cluster.selector,
+                                      .label_selector = cluster().selector,
                                       .rules = rules_,
                                       .any_maker = any_maker_,
-                                      .mover_namespace = mover_namespace_};
+                                      .mover_namespace = cluster().mover_namespace};
   request.rules.zone = absl::LocalTimeZone();
-  return Annotate(snapshots::PlanRetention(ctx, api, request), "nothing was deleted");
+  return Annotate(snapshots::PlanRetention(ctx(), api(), request), "nothing was deleted");
 }
 
 std::vector<PrunedItem> SnapshotPruneCommand::ItemsOf(snapshots::RetentionPlan plan) {
@@ -170,13 +161,12 @@ std::vector<PrunedItem> SnapshotPruneCommand::ItemsOf(snapshots::RetentionPlan p
   return items;
 }
 
-void SnapshotPruneCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
-                                  PrunedItem& item) const {
+void SnapshotPruneCommand::Delete(PrunedItem& item) const {
   absl::StatusOr<snapshots::Removal> removal =
-      snapshots::RemoveAsRead(ctx, api, item.unit,
+      snapshots::RemoveAsRead(ctx(), api(), item.unit,
                               {.requester = csi::Requester::kPrune,
                                .with_data = false,
-                               .mover_namespace = mover_namespace_});
+                               .mover_namespace = cluster().mover_namespace});
   if (!removal.ok()) {
     item.error = removal.status();
     return;
@@ -188,35 +178,32 @@ void SnapshotPruneCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
   }
 }
 
-absl::Status SnapshotPruneCommand::CarryOut(const CallContext& ctx, k8s::ApiClient& api,
-                                            Console& console,
-                                            std::vector<PrunedItem>& items) const {
+absl::Status SnapshotPruneCommand::CarryOut(std::vector<PrunedItem>& items) const {
   for (PrunedItem& item : items) {
     if (!item.goes()) {
       continue;
     }
-    if (ctx.Check().ok()) {
-      Delete(ctx, api, item);
+    if (ctx().Check().ok()) {
+      Delete(item);
     } else {
       item.error = absl::AbortedError("interrupted before");
     }
   }
-  RETURN_IF_ERROR(ctx.Check());
-  const CallContext limited = ctx.WithTimeout(snapshots::kKeptContentWait);
+  RETURN_IF_ERROR(ctx().Check());
+  const CallContext limited = ctx().WithTimeout(snapshots::kKeptContentWait);
   for (const PrunedItem& item : items) {
     if (!item.is_deleted || item.action != DataAction::kKept) {
       continue;
     }
-    for (const std::string& note : snapshots::RemoveKeptContents(limited, api, item.unit)) {
-      console.Warn(Printable(note));
+    for (const std::string& note : snapshots::RemoveKeptContents(limited, api(), item.unit)) {
+      console().Warn(Printable(note));
     }
-    RETURN_IF_ERROR(ctx.Check());
+    RETURN_IF_ERROR(ctx().Check());
   }
   return absl::OkStatus();
 }
 
-int64_t SnapshotPruneCommand::Report(Session& session, const std::vector<PrunedItem>& items) const {
-  Console& console = session.console();
+int64_t SnapshotPruneCommand::Report(const std::vector<PrunedItem>& items) const {
   ClusterResult result;
   Json list = Json::array();
   int64_t kept = 0;
@@ -235,9 +222,9 @@ int64_t SnapshotPruneCommand::Report(Session& session, const std::vector<PrunedI
       }
     }
     if (!item.error.ok()) {
-      console.Warn(Printable(absl::StrCat(item.FullName(), " ", NotDeletedText(item.error))));
+      console().Warn(Printable(absl::StrCat(item.FullName(), " ", NotDeletedText(item.error))));
     } else if (item.is_kept_late) {
-      console.Info(Printable(absl::StrCat(item.FullName(), " is kept: ", WhyText(item))));
+      console().Info(Printable(absl::StrCat(item.FullName(), " is kept: ", WhyText(item))));
     }
   }
   const std::string others =
@@ -250,34 +237,31 @@ int64_t SnapshotPruneCommand::Report(Session& session, const std::vector<PrunedI
                                      kept, others, goes == 0 ? "" : "; --yes deletes them", "\n");
   result.value = {{"dry_run", !yes_}, {"deleted", deleted},       {"kept", kept},
                   {"failed", failed}, {"other_makers", ignored_}, {"snapshots", std::move(list)}};
-  PrintClusterResult(session, result);
+  PrintClusterResult(session(), result);
   return failed;
 }
 
-absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Session& session) {
+absl::StatusOr<ExitCode> SnapshotPruneCommand::Work() {
   if (rules_.IsEmpty()) {
     return absl::InvalidArgumentError(
         "no keep rule is given, and nothing would be kept by one; give --keep-last N, --keep-daily "
         "N, --keep-within 7d or another of --help");
   }
-  const ClusterOptions& cluster = session.options().cluster;
-  mover_namespace_ = cluster.mover_namespace;
-  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-  ASSIGN_OR_RETURN(snapshots::RetentionPlan plan, Plan(ctx, *api, cluster));
+  ASSIGN_OR_RETURN(snapshots::RetentionPlan plan, Plan());
   std::vector<PrunedItem> items = ItemsOf(std::move(plan));
-  if (AsksForTable(session) && !items.empty()) {
-    session.console().Print(PruneTable(items, cluster.all_namespaces, !yes_));
+  if (AsksForTable(session()) && !items.empty()) {
+    console().Print(PruneTable(items, cluster().all_namespaces, !yes_));
   }
   absl::Status done = absl::OkStatus();
   if (yes_) {
-    done = CarryOut(ctx, *api, session.console(), items);
+    done = CarryOut(items);
   }
   // Also when it was interrupted: what is gone is gone.
-  const int64_t failed = Report(session, items);
+  const int64_t failed = Report(items);
   RETURN_IF_ERROR(done);
   if (failed > 0) {
-    return session.console().Fail(ExitCode::kIncomplete,
-                                  absl::StrCat(Counted(failed, "VolumeSnapshot"), " not deleted"));
+    return console().Fail(ExitCode::kIncomplete,
+                          absl::StrCat(Counted(failed, "VolumeSnapshot"), " not deleted"));
   }
   return ExitCode::kOk;
 }

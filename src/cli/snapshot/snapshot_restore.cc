@@ -181,18 +181,16 @@ absl::Status RefusedStatus(const std::vector<SwapPlan>& plans) {
              : refused;
 }
 
-class SnapshotRestoreCommand : public Command {
+class SnapshotRestoreCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override;
+  VerbSyntax Describe(ArgumentTable& table) override;
 
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+  absl::StatusOr<ExitCode> Work() override {
     RETURN_IF_ERROR(CheckFlags());
-    ASSIGN_OR_RETURN(namespace_, OneNamespace(session.options().cluster, "snapshot restore"));
-    const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
-    RETURN_IF_ERROR(CheckRights(ctx, *api));
-    ASSIGN_OR_RETURN(std::vector<SwapTarget> targets, Targets(ctx, *api));
-    return work() == RestoreWork::kRestore ? Restore(ctx, *api, session, targets)
-                                           : EndAll(ctx, *api, session, targets);
+    ASSIGN_OR_RETURN(namespace_, OneNamespace(cluster(), "snapshot restore"));
+    RETURN_IF_ERROR(CheckRights());
+    ASSIGN_OR_RETURN(std::vector<SwapTarget> targets, Targets());
+    return work() == RestoreWork::kRestore ? Restore(targets) : EndAll(targets);
   }
 
  private:
@@ -200,19 +198,13 @@ class SnapshotRestoreCommand : public Command {
     return undo_ ? RestoreWork::kUndo : finish_ ? RestoreWork::kFinish : RestoreWork::kRestore;
   }
   absl::Status CheckFlags() const;
-  absl::Status CheckRights(const CallContext& ctx, k8s::ApiClient& api) const;
-  absl::StatusOr<std::vector<SwapTarget>> Targets(const CallContext& ctx,
-                                                  k8s::ApiClient& api) const;
-  absl::Status Confirm(const CallContext& ctx, Session& session,
-                       const std::vector<SwapTarget>& targets) const;
-  absl::StatusOr<ExitCode> Restore(const CallContext& ctx, k8s::ApiClient& api, Session& session,
-                                   const std::vector<SwapTarget>& targets) const;
-  absl::Status SwapAll(const CallContext& ctx, k8s::ApiClient& api, Session& session,
-                       const std::vector<SwapPlan>& plans) const;
-  absl::Status CheckEnds(const CallContext& ctx, k8s::ApiClient& api, Session& session,
-                         const std::vector<SwapTarget>& targets) const;
-  absl::StatusOr<ExitCode> EndAll(const CallContext& ctx, k8s::ApiClient& api, Session& session,
-                                  const std::vector<SwapTarget>& targets) const;
+  absl::Status CheckRights() const;
+  absl::StatusOr<std::vector<SwapTarget>> Targets() const;
+  absl::Status Confirm(const std::vector<SwapTarget>& targets) const;
+  absl::StatusOr<ExitCode> Restore(const std::vector<SwapTarget>& targets) const;
+  absl::Status SwapAll(const std::vector<SwapPlan>& plans) const;
+  absl::Status CheckEnds(const std::vector<SwapTarget>& targets) const;
+  absl::StatusOr<ExitCode> EndAll(const std::vector<SwapTarget>& targets) const;
 
   std::string name_;
   std::string into_;
@@ -226,8 +218,7 @@ class SnapshotRestoreCommand : public Command {
   std::string namespace_;
 };
 
-VerbSyntax SnapshotRestoreCommand::Declare() {
-  ArgumentTable table;
+VerbSyntax SnapshotRestoreCommand::Describe(ArgumentTable& table) {
   table.AddOptionalPositional("NAME", "the VolumeSnapshot whose data the PVC gets", name_);
   table.Add("--into", "PVC", "the PVC whose data is replaced", into_);
   table.Add("--set", "SET",
@@ -252,8 +243,6 @@ VerbSyntax SnapshotRestoreCommand::Declare() {
           "or backup of it is under way. If it is interrupted, run the same command again. It "
           "needs the rights of the ClusterRole csi-delta-snapshot-admin. Exit code 22 when the "
           "volume is too small, 11 while another operation on it is under way.",
-      .table = std::move(table),
-      .family = VerbFamily::kCluster,
       .examples = {"snapshot restore data-20261121-130500 --into data -n shop --dry-run",
                    "snapshot restore --into data -n shop --undo"}};
 }
@@ -280,9 +269,8 @@ absl::Status SnapshotRestoreCommand::CheckFlags() const {
   return absl::OkStatus();
 }
 
-absl::Status SnapshotRestoreCommand::CheckRights(const CallContext& ctx,
-                                                 k8s::ApiClient& api) const {
-  const absl::Status allowed = inplace::CheckSwapRights(ctx, api, namespace_);
+absl::Status SnapshotRestoreCommand::CheckRights() const {
+  const absl::Status allowed = inplace::CheckSwapRights(ctx(), api(), namespace_);
   if (!absl::IsPermissionDenied(allowed) || work() != RestoreWork::kRestore) {
     return allowed;
   }
@@ -294,13 +282,12 @@ absl::Status SnapshotRestoreCommand::CheckRights(const CallContext& ctx,
                    promote, " -n ", namespace_));
 }
 
-absl::StatusOr<std::vector<SwapTarget>> SnapshotRestoreCommand::Targets(const CallContext& ctx,
-                                                                        k8s::ApiClient& api) const {
+absl::StatusOr<std::vector<SwapTarget>> SnapshotRestoreCommand::Targets() const {
   std::vector<SwapTarget> targets;
   const bool takes_safety = safety_ == "yes";
   if (!set_.empty()) {
     ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> snapshots,
-                     snapshots::SnapshotsOfSet(ctx, api, namespace_, set_));
+                     snapshots::SnapshotsOfSet(ctx(), api(), namespace_, set_));
     for (const VolumeSnapshot& snapshot : snapshots) {
       if (snapshot.source_pvc().empty()) {
         return absl::FailedPreconditionError(
@@ -321,15 +308,17 @@ absl::StatusOr<std::vector<SwapTarget>> SnapshotRestoreCommand::Targets(const Ca
                        .snapshot_name = name_,
                        .takes_safety_snapshot = takes_safety};
   if (!name_.empty()) {
-    ASSIGN_OR_RETURN(target.snapshot, objects::Find<VolumeSnapshot>(
-                                          ctx, api, VolumeSnapshot::Key(namespace_, name_)));
+    const k8s::ObjectKey key = VolumeSnapshot::Key(namespace_, name_);
+    ASSIGN_OR_RETURN(target.snapshot, objects::Find<VolumeSnapshot>(ctx(), api(), key));
+    if (!target.snapshot.has_value()) {  // Else the plan says so.
+      RETURN_IF_ERROR(OrUnserved(ctx(), api(), key, absl::OkStatus()));
+    }
   }
   targets.push_back(std::move(target));
   return targets;
 }
 
-absl::Status SnapshotRestoreCommand::Confirm(const CallContext& ctx, Session& session,
-                                             const std::vector<SwapTarget>& targets) const {
+absl::Status SnapshotRestoreCommand::Confirm(const std::vector<SwapTarget>& targets) const {
   if (yes_) {
     return absl::OkStatus();
   }
@@ -339,35 +328,34 @@ absl::Status SnapshotRestoreCommand::Confirm(const CallContext& ctx, Session& se
     names.push_back(NameOf(target));
   }
   const std::string pvcs = absl::StrCat("PVC ", absl::StrJoin(names, ", "));
-  return session.Ask(
-      ctx, work() == RestoreWork::kFinish
-               ? absl::StrCat("Delete the volume of ", pvcs, " that is not in use, for good?")
-           : work() == RestoreWork::kUndo ? absl::StrCat("Take the restore of ", pvcs, " back?")
-                                          : absl::StrCat("Replace the data of ", pvcs, "?"));
+  return session().Ask(
+      ctx(), work() == RestoreWork::kFinish
+                 ? absl::StrCat("Delete the volume of ", pvcs, " that is not in use, for good?")
+             : work() == RestoreWork::kUndo ? absl::StrCat("Take the restore of ", pvcs, " back?")
+                                            : absl::StrCat("Replace the data of ", pvcs, "?"));
 }
 
 absl::StatusOr<ExitCode> SnapshotRestoreCommand::Restore(
-    const CallContext& ctx, k8s::ApiClient& api, Session& session,
     const std::vector<SwapTarget>& targets) const {
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
-                   inplace::ReadRestoreSurroundings(ctx, api, namespace_));
-  session.console().InfoAll(around.not_checked);
+                   inplace::ReadRestoreSurroundings(ctx(), api(), namespace_));
+  console().InfoAll(around.not_checked);
   std::vector<SwapPlan> plans;
   plans.reserve(targets.size());
   for (const SwapTarget& target : targets) {
-    ASSIGN_OR_RETURN(SwapPlan plan, inplace::PlanSwap(ctx, api, around, target));
-    session.console().InfoAll(plan.not_checked);
+    ASSIGN_OR_RETURN(SwapPlan plan, inplace::PlanSwap(ctx(), api(), around, target));
+    console().InfoAll(plan.not_checked);
     plans.push_back(std::move(plan));
   }
   RETURN_IF_ERROR(RefusedStatus(plans));
   for (const SwapPlan& plan : plans) {
-    PrintClusterResult(session, {.value = PlanJson(plan), .table = PlanText(plan)});
+    PrintClusterResult(session(), {.value = PlanJson(plan), .table = PlanText(plan)});
   }
   if (dry_run_) {
     return ExitCode::kOk;
   }
-  RETURN_IF_ERROR(Confirm(ctx, session, targets));
-  RETURN_IF_ERROR(SwapAll(ctx, api, session, plans));
+  RETURN_IF_ERROR(Confirm(targets));
+  RETURN_IF_ERROR(SwapAll(plans));
   return ExitCode::kOk;
 }
 
@@ -380,14 +368,12 @@ absl::Status WithWayOn(const absl::Status& status) {
       "interrupted: no data is lost; the same command goes on, and --undo takes it back");
 }
 
-absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiClient& api,
-                                             Session& session,
-                                             const std::vector<SwapPlan>& plans) const {
-  const CallContext limited = ctx.WithTimeout(*timeout_);
+absl::Status SnapshotRestoreCommand::SwapAll(const std::vector<SwapPlan>& plans) const {
+  const CallContext limited = ctx().WithTimeout(*timeout_);
   std::vector<std::unique_ptr<inplace::VolumeSwap>> swaps;
   swaps.reserve(plans.size());
   for (const SwapPlan& plan : plans) {
-    swaps.push_back(MakeSwap(limited, api, session, plan.target));
+    swaps.push_back(MakeSwap(limited, api(), session(), plan.target));
   }
   // No PVC of a set is touched before all are prepared.
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -396,21 +382,19 @@ absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiCli
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const absl::StatusOr<SwapResult> result = swaps[i]->Exchange();
     RETURN_IF_ERROR(WithWayOn(result.status()));
-    session.console().InfoAll(result->not_checked);
-    ReportResult(session, plans[i].target, RestoreWork::kRestore, *result);
+    console().InfoAll(result->not_checked);
+    ReportResult(session(), plans[i].target, RestoreWork::kRestore, *result);
   }
   return absl::OkStatus();
 }
 
 // No PVC of a set is undone or finished unless all can be.
-absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiClient& api,
-                                               Session& session,
-                                               const std::vector<SwapTarget>& targets) const {
+absl::Status SnapshotRestoreCommand::CheckEnds(const std::vector<SwapTarget>& targets) const {
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
-                   inplace::ReadRestoreSurroundings(ctx, api, namespace_));
+                   inplace::ReadRestoreSurroundings(ctx(), api(), namespace_));
   for (const SwapTarget& target : targets) {
     ASSIGN_OR_RETURN(const inplace::SwapState state,
-                     inplace::ReadSwapState(ctx, api, namespace_, target.pvc_name));
+                     inplace::ReadSwapState(ctx(), api(), namespace_, target.pvc_name));
     if (!state.is_begun() && !state.pvc.has_value()) {
       return absl::NotFoundError(absl::StrCat("PVC ", NameOf(target),
                                               " does not exist, and no volume says that it was "
@@ -418,10 +402,10 @@ absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiC
     }
     if (work() == RestoreWork::kFinish) {
       RETURN_IF_ERROR(inplace::NextOfFinish(state).status());
-      RETURN_IF_ERROR(inplace::CheckMayDeleteUnused(ctx, api, state));
-      ASSIGN_OR_RETURN(const std::string loss, inplace::LossByFinish(ctx, api, state));
+      RETURN_IF_ERROR(inplace::CheckMayDeleteUnused(ctx(), api(), state));
+      ASSIGN_OR_RETURN(const std::string loss, inplace::LossByFinish(ctx(), api(), state));
       if (!loss.empty()) {
-        session.console().Info(loss);
+        console().Info(loss);
       }
       continue;
     }
@@ -437,21 +421,20 @@ absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiC
 }
 
 absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
-    const CallContext& ctx, k8s::ApiClient& api, Session& session,
     const std::vector<SwapTarget>& targets) const {
-  RETURN_IF_ERROR(CheckEnds(ctx, api, session, targets));
+  RETURN_IF_ERROR(CheckEnds(targets));
   if (dry_run_) {
-    session.console().Info("nothing is against it");
+    console().Info("nothing is against it");
     return ExitCode::kOk;
   }
-  RETURN_IF_ERROR(Confirm(ctx, session, targets));
-  const CallContext limited = ctx.WithTimeout(*timeout_);
+  RETURN_IF_ERROR(Confirm(targets));
+  const CallContext limited = ctx().WithTimeout(*timeout_);
   ExitCode code = ExitCode::kOk;
   for (const SwapTarget& target : targets) {
-    const auto swap = MakeSwap(limited, api, session, target);
+    const auto swap = MakeSwap(limited, api(), session(), target);
     const absl::StatusOr<SwapResult> result = undo_ ? swap->Undo() : swap->Finish();
     RETURN_IF_ERROR(WithWayOn(result.status()));
-    ReportResult(session, target, work(), *result);
+    ReportResult(session(), target, work(), *result);
     code = result->kept_handles.empty() ? code : ExitCode::kIncomplete;
   }
   return code;

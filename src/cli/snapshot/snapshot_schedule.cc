@@ -16,10 +16,9 @@
 namespace csidelta::cli {
 namespace {
 
-class SnapshotScheduleCommand : public Command {
+class SnapshotScheduleCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.AddPositionals("NAME", "the name of the schedule and of its CronJob, then the PVCs", 1,
                          kSnapshotIdsMax, names_);
     table.Add("--cron", "CRON",
@@ -50,15 +49,12 @@ class SnapshotScheduleCommand : public Command {
                 "snapshot prune the same rules and -l snapshot.csi-delta.io/schedule=NAME. The "
                 "ClusterRole csi-delta-snapshot-reader of deploy/snapshot-roles.yaml must be "
                 "there. -o json prints one List.",
-            .table = std::move(table),
-            .family = VerbFamily::kCluster,
             .examples = {"snapshot schedule nightly data --cron @daily --image IMAGE -n shop",
                          "snapshot schedule hourly --all --cron @hourly --image IMAGE -n shop"}};
   }
 
-  absl::StatusOr<ExitCode> Run(const CallContext&, Session& session) override {
-    const ClusterOptions& cluster = session.options().cluster;
-    if (cluster.all_namespaces) {
+  absl::StatusOr<ExitCode> Work() override {
+    if (cluster().all_namespaces) {
       return absl::InvalidArgumentError(
           "-A is not for snapshot schedule; name a namespace with -n");
     }
@@ -70,35 +66,34 @@ class SnapshotScheduleCommand : public Command {
     }
     request_.name = names_.front();
     request_.selection.names.assign(names_.begin() + 1, names_.end());
-    request_.selection.label_selector = cluster.selector;
-    ASSIGN_OR_RETURN(request_.selection.namespace_name, cluster.Namespace());
+    request_.selection.label_selector = cluster().selector;
+    ASSIGN_OR_RETURN(request_.selection.namespace_name, cluster().Namespace());
     request_.keep_arguments = KeepArguments(rules_);
     ASSIGN_OR_RETURN(const snapshots::SnapshotSchedule schedule, snapshots::MakeSchedule(request_));
-    Print(session, schedule);
+    Print(schedule);
     return ExitCode::kOk;
   }
 
  private:
-  void Print(Session& session, const snapshots::SnapshotSchedule& schedule) const {
-    Console& console = session.console();
-    const std::string form = OutputForm(session);
+  void Print(const snapshots::SnapshotSchedule& schedule) const {
+    const std::string form = OutputForm(session());
     if (rules_.IsEmpty()) {
-      console.Info("without a keep rule nothing is ever pruned");
+      console().Info("without a keep rule nothing is ever pruned");
     }
     if (form == "json") {
       Json items = Json::array();
       for (const objects::Object* const object : schedule.All()) {
         items.push_back(object->json());
       }
-      console.PrintJson({{"apiVersion", "v1"}, {"kind", "List"}, {"items", std::move(items)}});
+      console().PrintJson({{"apiVersion", "v1"}, {"kind", "List"}, {"items", std::move(items)}});
       return;
     }
     for (const objects::Object* const object : schedule.All()) {
       if (form == "name") {
-        console.Print(
+        console().Print(
             absl::StrCat(absl::AsciiStrToLower(object->kind()), "/", object->name(), "\n"));
       } else {
-        console.Print(absl::StrCat("---\n", ToYaml(object->json())));
+        console().Print(absl::StrCat("---\n", ToYaml(object->json())));
       }
     }
   }

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -155,33 +154,28 @@ Json ToJson(const Shown& shown) {
   return value;
 }
 
-class SnapshotShowCommand : public Command {
+class SnapshotShowCommand : public ClusterCommand {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
+  VerbSyntax Describe(ArgumentTable& table) override {
     table.AddPositional("NAME", "the VolumeSnapshot", name_);
     return {.name = "snapshot show",
             .summary = "Show one VolumeSnapshot: conditions, times, binding, what keeps it, events",
             .details =
                 "Uses your own rights: what they do not allow to read is named on stderr and left "
                 "empty.",
-            .table = std::move(table),
-            .family = VerbFamily::kCluster,
             .examples = {"snapshot show monday -n shop", "snapshot show monday -n shop -o yaml"}};
   }
 
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    const ClusterOptions& cluster = session.options().cluster;
-    ASSIGN_OR_RETURN(const std::string space, OneNamespace(cluster, "snapshot show"));
+  absl::StatusOr<ExitCode> Work() override {
+    ASSIGN_OR_RETURN(const std::string space, OneNamespace(cluster(), "snapshot show"));
     ASSIGN_OR_RETURN(const std::string name, SnapshotNameOf(name_));
-    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
     ASSIGN_OR_RETURN(snapshots::Inventory inventory,
-                     snapshots::ReadInventory(ctx, *api,
+                     snapshots::ReadInventory(ctx(), api(),
                                               {.namespace_name = space,
                                                .label_selector = "",
                                                .names = {name},
-                                               .mover_namespace = cluster.mover_namespace,
-                                               .now = ctx.clock->Now()}));
+                                               .mover_namespace = cluster().mover_namespace,
+                                               .now = ctx().clock->Now()}));
     const auto found = std::find_if(inventory.entries.begin(), inventory.entries.end(),
                                     [&](const SnapshotEntry& entry) { return entry.name == name; });
     if (found == inventory.entries.end()) {
@@ -189,19 +183,18 @@ class SnapshotShowCommand : public Command {
     }
     Shown shown{
         .entry = std::move(*found), .is_checked = inventory.not_checked.empty(), .events = {}};
-    ASSIGN_OR_RETURN(shown.events, Events(ctx, *api, shown.entry, inventory.not_checked));
-    session.console().InfoAll(inventory.not_checked);
-    Print(session, shown);
+    ASSIGN_OR_RETURN(shown.events, Events(shown.entry, inventory.not_checked));
+    console().InfoAll(inventory.not_checked);
+    Print(shown);
     return ExitCode::kOk;
   }
 
  private:
   // Nothing, and a sentence for `not_checked`, where they may not be listed.
-  static absl::StatusOr<std::optional<std::vector<Event>>> Events(
-      const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry& entry,
-      std::vector<std::string>& not_checked) {
+  absl::StatusOr<std::optional<std::vector<Event>>> Events(
+      const SnapshotEntry& entry, std::vector<std::string>& not_checked) const {
     absl::StatusOr<std::vector<Event>> events =
-        objects::ReadEvents(ctx, api, entry.namespace_name, entry.uid);
+        objects::ReadEvents(ctx(), api(), entry.namespace_name, entry.uid);
     if (absl::IsPermissionDenied(events.status())) {
       not_checked.push_back(absl::StrCat("events not checked: ", events.status().message()));
       return std::optional<std::vector<Event>>();
@@ -210,9 +203,9 @@ class SnapshotShowCommand : public Command {
     return std::optional<std::vector<Event>>(*std::move(events));
   }
 
-  static void Print(Session& session, const Shown& shown) {
+  void Print(const Shown& shown) const {
     const SnapshotEntry& entry = shown.entry;
-    PrintClusterResult(session,
+    PrintClusterResult(session(),
                        {.value = ToJson(shown),
                         .table = absl::StrCat(
                             SnapshotFields(entry), ConditionsText(entry.status),

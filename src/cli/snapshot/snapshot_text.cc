@@ -10,7 +10,6 @@
 #include "absl/strings/str_replace.h"
 #include "base/check.h"
 #include "base/rfc3339.h"
-#include "cli/console.h"
 #include "cli/text.h"
 
 namespace csidelta::cli {
