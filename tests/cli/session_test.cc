@@ -23,7 +23,7 @@ TEST(SessionTest, SettingsOfTheBucketReachTheStore) {
   storage::StoreSettings settings;
   for (const char* option :
        {"s3.region=eu-west-1", "s3.bucket-lookup=dns", "s3.storage-class=STANDARD_IA",
-        "s3.sse=aws:kms", "s3.sse-kms-key-id=key", "s3.tagging=a=1&b=2",
+        "s3.sse=aws:kms", "s3.sse-kms-key-id=key", "s3.tagging=a=1&b=2", "s3.checksum=none",
         "s3.object-lock-mode=GOVERNANCE", "s3.object-lock-days=30"}) {
     EXPECT_THAT(ApplyStoreOption(option, settings), IsOk()) << option;
   }
@@ -33,6 +33,7 @@ TEST(SessionTest, SettingsOfTheBucketReachTheStore) {
   EXPECT_EQ(settings.s3.server_side_encryption, "aws:kms");
   EXPECT_EQ(settings.s3.kms_key_id, "key");
   EXPECT_EQ(settings.s3.tagging, "a=1&b=2");
+  EXPECT_FALSE(settings.s3.sends_checksum);
   EXPECT_EQ(settings.s3.object_lock_mode, "GOVERNANCE");
   EXPECT_EQ(settings.s3.object_lock_duration, absl::Hours(24 * 30));
   EXPECT_THAT(settings.s3.object_lock_exempt_prefixes, testing::ElementsAre("locks/"));
@@ -43,6 +44,7 @@ TEST(SessionTest, WrongSettingsSayWhatThereIs) {
   const std::pair<const char*, const char*> cases[] = {
       {"s3.regoin=x", "s3.region"},
       {"s3.bucket-lookup=host", "auto, dns or path"},
+      {"s3.checksum=crc32", "sha256 or none"},
       {"s3.object-lock-days=0", "from 1 to"},
       {"s3.object-lock-days=a week", "from 1 to"}};
   for (const auto& [option, why] : cases) {
@@ -66,7 +68,7 @@ class StoreSettingsTest : public testing::Test {
           const auto found = variables_.find(name);
           return found == variables_.end() ? nullptr : found->second.c_str();
         },
-        in_bucket_);
+        kind_);
     settings_ = made.value_or(storage::StoreSettings());
     return made.status();
   }
@@ -74,7 +76,7 @@ class StoreSettingsTest : public testing::Test {
   const support::ScratchFolder folder_;
   GlobalOptions options_;
   std::map<std::string, std::string> variables_;
-  bool in_bucket_ = true;
+  storage::Location::Kind kind_ = storage::Location::Kind::kS3;
   storage::StoreSettings settings_;
 };
 
@@ -153,8 +155,11 @@ TEST_F(StoreSettingsTest, AWholeSystemsBundleFits) {
 TEST_F(StoreSettingsTest, AMissingBundleIsNamed) {
   variables_["AWS_CA_BUNDLE"] = folder_.path() + "/none";
   EXPECT_THAT(Apply(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
-  in_bucket_ = false;  // Other programs have it, and a folder needs none.
-  EXPECT_THAT(Apply(), IsOk());
+  for (const auto kind : {storage::Location::Kind::kDirectory, storage::Location::Kind::kAzure,
+                          storage::Location::Kind::kGoogle}) {
+    kind_ = kind;  // Other programs have it, and this one needs none.
+    EXPECT_THAT(Apply(), IsOk());
+  }
 }
 
 }  // namespace
