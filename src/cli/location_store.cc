@@ -47,6 +47,9 @@ absl::StatusOr<std::optional<storage::Credentials>> CredentialsOf(
       storage::SharedProfile found,
       storage::ParseSharedCredentials(cloud->second.Reveal(),
                                       profile == access.env.end() ? "default" : profile->second));
+  if (found.credentials.has_value()) {
+    found.credentials->source = absl::StrCat("BackupStorageLocation ", access.location);
+  }
   return std::move(found.credentials);
 }
 

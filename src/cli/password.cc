@@ -85,10 +85,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, std::size_t text_b
   if (!file.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("open ", path));
   }
-  ASSIGN_OR_RETURN(
-      const std::string text,
-      Annotate(ReadText(CallContext{}, file.get(), /*line=*/false, text_bytes_max), path));
-  return std::string(absl::StripAsciiWhitespace(text));
+  return Annotate(ReadText(CallContext{}, file.get(), /*line=*/false, text_bytes_max), path);
 }
 
 }  // namespace
@@ -144,11 +141,13 @@ absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource
 }
 
 absl::StatusOr<std::string> ReadSmallText(const std::string& path) {
-  return ReadFile(path, kPasswordFileBytesMax);
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kPasswordFileBytesMax));
+  return std::string(absl::StripAsciiWhitespace(DecodeText(bytes)));
 }
 
 absl::StatusOr<std::string> ReadCertificates(const std::string& path) {
-  return ReadFile(path, kCertificatesBytesMax);
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kCertificatesBytesMax));
+  return std::string(absl::StripAsciiWhitespace(bytes));
 }
 
 }  // namespace csidelta::cli

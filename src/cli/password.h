@@ -44,7 +44,7 @@ absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource
 absl::StatusOr<bool> Confirm(const CallContext& ctx, absl::string_view question);
 
 // The text of a small file, such as a password or an address, without blanks and line breaks around
-// it.
+// it. UTF-16 behind a byte order mark becomes UTF-8, as in restic.
 absl::StatusOr<std::string> ReadSmallText(const std::string& path);
 // The same for a bundle of certificates; a system may trust hundreds.
 absl::StatusOr<std::string> ReadCertificates(const std::string& path);

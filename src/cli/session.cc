@@ -169,16 +169,16 @@ ArgumentTable RepositoryTable(GlobalOptions& options, bool exists) {
   table.AddNumber("--limit-download", "KIB",
                   "download at most so many KiB a second (default: no limit)", 0, kLimitKibMax,
                   options.limit_download_kib);
-  table.AddList("-o,--option", "KEY=VALUE",
-                "a setting of the bucket: s3.region, s3.bucket-lookup (auto, dns, path), "
-                "s3.storage-class, s3.sse, s3.sse-kms-key-id, s3.tagging (KEY=VALUE&KEY=VALUE), "
-                "s3.object-lock-mode (GOVERNANCE, "
-                "COMPLIANCE), s3.object-lock-days, azure.access-tier (Hot, Cool, Cold), "
-                "azure.account-name, azure.account-key-variable, azure.block-size, "
-                "azure.cloud-name, azure.resource-group, azure.storage-account-uri, "
-                "azure.subscription-id, azure.use-aad, gs.storage-class (of data packs), "
-                "gs.kms-key-name, gs.service-account (to impersonate), gs.endpoint",
-                options.store_options);
+  table.AddList(
+      "-o,--option", "KEY=VALUE",
+      "a setting of the bucket. s3.: region, bucket-lookup (auto, dns, path), "
+      "storage-class (of data packs alone), sse, sse-kms-key-id, tagging "
+      "(KEY=VALUE&KEY=VALUE), checksum (sha256, none), object-lock-mode (GOVERNANCE, "
+      "COMPLIANCE), object-lock-days. azure.: access-tier (of data packs alone: Hot, Cool, "
+      "Cold), account-name, account-key-variable, block-size, cloud-name, resource-group, "
+      "storage-account-uri, subscription-id, use-aad. gs.: storage-class (of data packs "
+      "alone), kms-key-name, service-account (to impersonate), endpoint",
+      options.store_options);
   return table;
 }
 
@@ -241,6 +241,12 @@ absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& 
   if (parts.first == "s3.bucket-lookup") {
     return SetBucketLookup(parts.second, settings.style);
   }
+  if (parts.first == "s3.checksum") {
+    settings.s3.sends_checksum = parts.second == "sha256";
+    return settings.s3.sends_checksum || parts.second == "none"
+               ? absl::OkStatus()
+               : absl::InvalidArgumentError("s3.checksum is sha256 or none");
+  }
   if (parts.first == "s3.object-lock-days") {
     return SetObjectLockDays(parts.second, settings.s3);
   }
@@ -255,6 +261,7 @@ absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& 
   return absl::InvalidArgumentError(
       absl::StrCat("no such option: ", parts.first,
                    "; there are those of azure (--help lists them), s3.region, s3.bucket-lookup, "
+                   "s3.checksum, "
                    "s3.object-lock-days, ",
                    NamesOf(kS3Texts), ", ", NamesOf(kGoogleTexts)));
 }
@@ -272,7 +279,8 @@ absl::Status TrustBesides(const std::string& pem, absl::string_view source,
 }
 
 absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& options,
-                                                         const GetVariable& get, bool in_bucket) {
+                                                         const GetVariable& get,
+                                                         storage::Location::Kind kind) {
   storage::StoreSettings settings;
   settings.environment = storage::CredentialsEnvironment::Read(get);
   settings.azure_environment = storage::AzureEnvironment::Read(get);
@@ -281,7 +289,9 @@ absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& op
   settings.limits = {.upload_bytes_per_second = options.limit_upload_kib * 1024,
                      .download_bytes_per_second = options.limit_download_kib * 1024};
   settings.tls.insecure_skip_verify = options.insecure_tls;
-  const std::string bundle = in_bucket ? Variable(get, "AWS_CA_BUNDLE") : "";
+  const bool in_s3 = kind == storage::Location::Kind::kS3;
+  const bool in_bucket = kind != storage::Location::Kind::kDirectory;
+  const std::string bundle = in_s3 ? Variable(get, "AWS_CA_BUNDLE") : "";
   if (!bundle.empty()) {
     ASSIGN_OR_RETURN(settings.sts_tls.ca_pem, ReadCertificates(bundle));
     settings.tls.ca_pem = settings.sts_tls.ca_pem;
@@ -435,8 +445,7 @@ absl::StatusOr<engine::RepositoryTarget> Session::Target(const CallContext& ctx,
   ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice(), environment_.get));
   ASSIGN_OR_RETURN(storage::Location location, storage::ParseLocation(text));
   ASSIGN_OR_RETURN(storage::StoreSettings settings,
-                   MakeStoreSettings(options_, environment_.get,
-                                     location.kind != storage::Location::Kind::kDirectory));
+                   MakeStoreSettings(options_, environment_.get, location.kind));
   return engine::RepositoryTarget{.location = std::move(location), .settings = std::move(settings)};
 }
 

@@ -107,10 +107,10 @@ absl::Status TrustBesides(const std::string& pem, absl::string_view source,
 // The settings of the store of the repository, from flags, else from variables. Trusted
 // certificates are those of --cacert, else RESTIC_CACERT, else AWS_CA_BUNDLE. AWS_CA_BUNDLE and
 // --add-cacert also count for the service of the bucket's keys. Reads the files; those that
-// variables name only for a bucket.
-absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& options,
-                                                         const GetVariable& get,
-                                                         bool in_bucket = true);
+// variables name only for a bucket, and AWS_CA_BUNDLE only for one of S3.
+absl::StatusOr<storage::StoreSettings> MakeStoreSettings(
+    const GlobalOptions& options, const GetVariable& get,
+    storage::Location::Kind kind = storage::Location::Kind::kS3);
 
 // The address of the repository, from flags, else from variables. INVALID_ARGUMENT if it is
 // missing or given twice.

@@ -252,6 +252,35 @@ absl::StatusOr<std::vector<std::string>> SplitCommand(absl::string_view command)
   return arguments;
 }
 
+std::string DecodeText(absl::string_view bytes) {
+  const bool is_little = absl::ConsumePrefix(&bytes, "\xff\xfe");
+  if (!is_little && !absl::ConsumePrefix(&bytes, "\xfe\xff")) {
+    absl::ConsumePrefix(&bytes, "\xef\xbb\xbf");
+    return std::string(bytes);
+  }
+  constexpr uint32_t kUnknown = 0xfffd;
+  const auto take = [&]() -> uint32_t {
+    const auto byte = [&](std::size_t i) { return static_cast<uint8_t>(bytes[i]); };
+    const uint32_t unit = bytes.size() < 2 ? kUnknown
+                          : is_little      ? byte(1) << 8 | byte(0)
+                                           : byte(0) << 8 | byte(1);
+    bytes.remove_prefix(std::min<std::size_t>(bytes.size(), 2));
+    return unit;
+  };
+  std::string text;
+  while (!bytes.empty()) {
+    const uint32_t unit = take();
+    const absl::string_view behind = bytes;
+    const uint32_t low = unit >> 10 == 0x36 && !bytes.empty() ? take() : 0;
+    const bool is_pair = low >> 10 == 0x37;
+    bytes = is_pair ? bytes : behind;
+    AppendUtf8(text, is_pair              ? 0x10000 + ((unit & 0x3ff) << 10 | (low & 0x3ff))
+                     : unit >> 11 == 0x1b ? kUnknown
+                                          : unit);
+  }
+  return text;
+}
+
 std::string WrapText(absl::string_view text, int indent, int columns) {
   std::string out;
   if (text.empty()) {

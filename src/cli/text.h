@@ -44,6 +44,10 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::TimeZone zo
 // a quote is open at the end, or if there is no argument.
 absl::StatusOr<std::vector<std::string>> SplitCommand(absl::string_view command);
 
+// The text of a file: without a byte order mark, and as UTF-8 if the mark is one of UTF-16. A half
+// of a character becomes U+FFFD.
+std::string DecodeText(absl::string_view bytes);
+
 // `text` broken at spaces into lines of at most `columns`, each after `indent` spaces. Line breaks
 // in `text` stay. Ends with a line break unless empty.
 std::string WrapText(absl::string_view text, int indent, int columns);

@@ -12,6 +12,7 @@ namespace csidelta::cli::password_test {
 namespace {
 
 using support::IsOk;
+using support::IsOkAndHolds;
 using support::ScratchFile;
 using support::StatusIs;
 using testing::HasSubstr;
@@ -54,6 +55,25 @@ TEST(PasswordTest, ReadsFilesWithoutTheirLineBreak) {
       Read({.command = "", .file = file.path(), .text = Secret()});
   ASSERT_THAT(password, IsOk());
   EXPECT_EQ(password->Reveal(), "secret with spaces");
+}
+
+// As restic reads them: Windows' editors and shells write such files.
+TEST(PasswordTest, ReadsFilesWithAByteOrderMark) {
+  const ScratchFile file;
+  using namespace std::string_literals;
+  const std::pair<std::string, const char*> files[] = {
+      {"\xef\xbb\xbfp\xc3\xa4\n"s, "p\xc3\xa4"},
+      {"\xff\xfep\0\xe4\0\r\0\n\0"s, "p\xc3\xa4"},
+      {"\xfe\xff\0p\0\xe4\0\r\0\n"s, "p\xc3\xa4"},
+      {"\xff\xfe\x3d\xd8\x00\xde"s, "\xf0\x9f\x98\x80"},
+      {"\xff\xfe\x3d\xd8p\0"s, "\xef\xbf\xbdp"},
+      {"\xff\xfe\x3d\xd8"s, "\xef\xbf\xbd"},
+      {"\xff\xfep\0x"s, "p\xef\xbf\xbd"},
+      {"\xefp"s, "\xefp"}};
+  for (const auto& [bytes, text] : files) {
+    file.Write(bytes);
+    EXPECT_THAT(ReadSmallText(file.path()), IsOkAndHolds(text));
+  }
 }
 
 TEST(PasswordTest, RefusesEmptyAndMissingFiles) {

@@ -23,7 +23,7 @@ TEST(SessionTest, SettingsOfTheBucketReachTheStore) {
   storage::StoreSettings settings;
   for (const char* option :
        {"s3.region=eu-west-1", "s3.bucket-lookup=dns", "s3.storage-class=STANDARD_IA",
-        "s3.sse=aws:kms", "s3.sse-kms-key-id=key", "s3.tagging=a=1&b=2",
+        "s3.sse=aws:kms", "s3.sse-kms-key-id=key", "s3.tagging=a=1&b=2", "s3.checksum=none",
         "s3.object-lock-mode=GOVERNANCE", "s3.object-lock-days=30", "gs.storage-class=COLDLINE",
         "gs.kms-key-name=projects/p", "gs.service-account=robot@p", "gs.endpoint=https://a"}) {
     EXPECT_THAT(ApplyStoreOption(option, settings), IsOk()) << option;
@@ -34,6 +34,7 @@ TEST(SessionTest, SettingsOfTheBucketReachTheStore) {
   EXPECT_EQ(settings.s3.server_side_encryption, "aws:kms");
   EXPECT_EQ(settings.s3.kms_key_id, "key");
   EXPECT_EQ(settings.s3.tagging, "a=1&b=2");
+  EXPECT_FALSE(settings.s3.sends_checksum);
   EXPECT_EQ(settings.s3.object_lock_mode, "GOVERNANCE");
   EXPECT_EQ(settings.s3.object_lock_duration, absl::Hours(24 * 30));
   EXPECT_THAT(settings.s3.object_lock_exempt_prefixes, testing::ElementsAre("locks/"));
@@ -74,6 +75,7 @@ TEST(SessionTest, WrongSettingsSayWhatThereIs) {
       {"azure.acess-tier=Hot", "--help lists them"},
       {"azure.block-size=1MiB", "a number of bytes"},
       {"azure.use-aad=maybe", "true or false"},
+      {"s3.checksum=crc32", "sha256 or none"},
       {"s3.object-lock-days=0", "from 1 to"},
       {"s3.object-lock-days=a week", "from 1 to"}};
   for (const auto& [option, why] : cases) {
@@ -97,7 +99,7 @@ class StoreSettingsTest : public testing::Test {
           const auto found = variables_.find(name);
           return found == variables_.end() ? nullptr : found->second.c_str();
         },
-        in_bucket_);
+        kind_);
     settings_ = made.value_or(storage::StoreSettings());
     return made.status();
   }
@@ -105,7 +107,7 @@ class StoreSettingsTest : public testing::Test {
   const support::ScratchFolder folder_;
   GlobalOptions options_;
   std::map<std::string, std::string> variables_;
-  bool in_bucket_ = true;
+  storage::Location::Kind kind_ = storage::Location::Kind::kS3;
   storage::StoreSettings settings_;
 };
 
@@ -184,8 +186,11 @@ TEST_F(StoreSettingsTest, AWholeSystemsBundleFits) {
 TEST_F(StoreSettingsTest, AMissingBundleIsNamed) {
   variables_["AWS_CA_BUNDLE"] = folder_.path() + "/none";
   EXPECT_THAT(Apply(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
-  in_bucket_ = false;  // Other programs have it, and a folder needs none.
-  EXPECT_THAT(Apply(), IsOk());
+  for (const auto kind : {storage::Location::Kind::kDirectory, storage::Location::Kind::kAzure,
+                          storage::Location::Kind::kGoogle}) {
+    kind_ = kind;  // Other programs have it, and this one needs none.
+    EXPECT_THAT(Apply(), IsOk());
+  }
 }
 
 }  // namespace
