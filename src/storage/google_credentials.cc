@@ -11,6 +11,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "net/url.h"
+#include "storage/credentials.h"
 #include "storage/google_errors.h"
 #include "storage/posix_file.h"
 
@@ -69,9 +70,7 @@ net::HttpRequest PostOf(net::Url url, const char* type, std::string body) {
 absl::StatusOr<std::string> BodyOfService(const CallContext& ctx,
                                           absl::StatusOr<net::HttpResponse> response) {
   if (!response.ok()) {
-    const bool is_final = absl::IsFailedPrecondition(response.status()) ||
-                          absl::IsInvalidArgument(response.status()) || !ctx.Check().ok();
-    return is_final ? response.status() : absl::UnavailableError(response.status().message());
+    return NotAnswered(ctx, response.status(), "no answer");
   }
   if (response->status == 200) {
     return std::move(response->body);
