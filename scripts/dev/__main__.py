@@ -154,10 +154,10 @@ VERBS = {
                  "restore by Velero, on a cluster of plain processes", do_demo, 1, ("--cluster",)),
     "e2e": Verb("[group] [--csi-driver PATH]", "run the scenarios on the real stack, or those of volume groups with all that is "
                 "too long for CI; other arguments go to pytest", runs.e2e, ANY),
-    "bench": Verb("plugin | engine | sources | mover | control | group | line | worker | micro | packs | verbs",
+    "bench": Verb("plugin | engine | sources | mover | control | group | line | network | worker | micro | packs | verbs",
                   "measure the plugin beside what Velero has, the engine beside restic and kopia, lists of changed blocks beside "
-                  "upstream's client, the data mover's controller at hundreds of volumes, uploads over slow lines, parts of the "
-                  "engine alone, verbs in the memory of a worker", lambda *words: benches.run(words), ANY),
+                  "upstream's client, the controller at hundreds of volumes, uploads over slow lines, Azure and Google beside "
+                  "S3, parts of the engine alone, verbs in the memory of a worker", lambda *words: benches.run(words), ANY),
     "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser here", do_docs, 1,
                  ("--serve",)),
     "versions": Verb("[--record]", "which versions of other projects are pinned, are served, passed; --record: commit what "

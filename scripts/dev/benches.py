@@ -10,7 +10,7 @@ PYTHON = "/usr/bin/python3"
 FOLDER = ROOT / "tests" / "bench"
 USAGE = ("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources [--quick] [--row NAME]... | "
          "mover [--quick] [--row NAME]... | control [--row NAME]... [--runs N] [--programs FOLDER] [--assert] | "
-         "group [--quick] [--row N]... | line [--mbit N]... [--runs N] [--unscaled] | "
+         "group [--quick] [--row N]... | line [--mbit N]... [--runs N] [--unscaled] | network [--ms N]... [--runs N] | "
          "worker [--runs N] [--cores N,N] [--mib N,N] | micro | "
          "packs [--chunks-per-pack N]... [--entries N] [--limit-mib N] | "
          "verbs [--quick] [--pack-mib N]... [--limit-mib N]...")
@@ -44,18 +44,17 @@ def run(arguments):
         _plugin()
     elif what == "engine":
         _start("engine.py", "--program", build.build_program(), *extra)
-    elif what == "sources":
+    elif what in ("sources", "mover", "group"):
         runs.for_scenarios()
-        _start("sources.py", "--list-blocks", _program("list_blocks"), *extra)
-    elif what in ("mover", "group"):
-        runs.for_scenarios()
-        _start(f"{what}.py", *extra)
+        _start(f"{what}.py", *(["--list-blocks", _program("list_blocks")] if what == "sources" else []), *extra)
     elif what in ("packs", "verbs"):  # In the memory of a worker: they end well, or the row is a Failure.
         _start(f"engine_{what}.py", *extra)
     elif what == "control":
         raw = ROOT / "build" / "bench" / "control.json"
         raw.parent.mkdir(parents=True, exist_ok=True)
         console.run(console.as_root([_program("control_bench"), "--json", raw, *extra]))  # As root it has a cgroup.
+    elif what == "network":
+        _start("network.py", "--store", _program("bucket_bench"), "--program", build.build_program(), *extra)
     elif what == "line":
         build.build("release", ["csi-delta", "csi-delta-fast"])
         _start("slow_line.py", *extra)

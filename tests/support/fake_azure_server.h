@@ -37,6 +37,7 @@ class FakeAzureServer {
   // Of the storage account.
   std::string uri() const;
   TestAuthority& authority() { return server_.authority(); }
+  int64_t request_count() const { return server_.request_count(); }
 
   // Called first for each request from now on, one at a time; may call this object.
   void Interfere(Interference interference);

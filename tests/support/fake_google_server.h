@@ -43,6 +43,7 @@ class FakeGoogleServer {
 
   std::string url(const std::string& host = "127.0.0.1") const { return server_.url(host); }
   TestAuthority& authority() { return server_.authority(); }
+  int64_t request_count() const { return server_.request_count(); }
 
   // Called first for each request from now on, one at a time.
   void Interfere(Interference interference);

@@ -41,6 +41,7 @@ class FakeS3Server {
   std::string url(const std::string& host = "127.0.0.1") const { return server_.url(host); }
   uint16_t port() const { return server_.port(); }
   TestAuthority& authority() { return server_.authority(); }
+  int64_t request_count() const { return server_.request_count(); }
   int connection_count() const { return server_.connection_count(); }
 
   // What is wrong with an answer to a request that was done otherwise.

@@ -284,6 +284,8 @@ void HttpTestServer::Serve(int fd, int number, const std::stop_token& stop) {
     request.tls_is_resumed = tls != nullptr && SSL_session_reused(tls) == 1;
     is_open = connection.ReadRequest(request, options_.leave_body);
     if (is_open) {
+      ++request_count_;
+      std::this_thread::sleep_for(options_.delay);
       handler_(request, connection);
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -71,7 +72,8 @@ struct TestServerOptions {
   bool tls = false;
   std::string names = "DNS:localhost,DNS:api.test,IP:127.0.0.1";  // in the certificate
   bool ask_for_client_certificate = false;
-  bool leave_body = false;  // the handler answers without the body being read, and cuts
+  bool leave_body = false;             // the handler answers without the body being read, and cuts
+  std::chrono::milliseconds delay{0};  // before each answer, as of a server that is far away
 };
 
 // An HTTP/1.1 server on a port of 127.0.0.1 that the system chose. Each connection has a thread, in
@@ -89,6 +91,7 @@ class HttpTestServer {
   std::string url(const std::string& host = "127.0.0.1") const;
   TestAuthority& authority() { return authority_; }
   int connection_count() const { return connection_count_.load(); }
+  int64_t request_count() const { return request_count_.load(); }
 
  private:
   void Accept(const std::stop_token& stop);
@@ -101,6 +104,7 @@ class HttpTestServer {
   int listener_ = -1;
   uint16_t port_ = 0;
   std::atomic<int> connection_count_ = 0;
+  std::atomic<int64_t> request_count_ = 0;
   std::mutex mutex_;
   std::vector<int> open_;  // Guarded by mutex_.
   std::vector<std::jthread> connections_;
