@@ -105,8 +105,8 @@ absl::string_view UniverseFault(absl::string_view value) {
 
 constexpr LocationSetting kOfS3[] = {
     {"region", Use::kSupported,
-     "Without it the URL's own, else `us-east-1`. A bucket that is elsewhere fails, naming its "
-     "region."},
+     "Without it the URL's own, else `us-east-1`. A bucket that is elsewhere costs one more "
+     "request in each run, or fails, naming its region."},
     {"s3Url", Use::kSupported, "Without it AWS of the region."},
     {"s3ForcePathStyle", Use::kSupported,
      "When not set, a host name becomes `BUCKET.HOST`, an address gets the bucket in its path.",

@@ -472,7 +472,11 @@ absl::StatusOr<BackupResult> BackupRun::Run(const ByteProgress& progress) {
 
 absl::StatusOr<BackupResult> RunBackup(const CallContext& ctx, Session& session,
                                        const BackupJob& job, const ByteProgress& progress) {
-  return BackupRun(ctx, session, job).Run(progress);
+  absl::StatusOr<BackupResult> result = BackupRun(ctx, session, job).Run(progress);
+  if (result.ok()) {
+    result->store = session.NumbersOfAll();
+  }
+  return result;
 }
 
 }  // namespace csidelta::engine

@@ -251,4 +251,13 @@ incremental::StoreNumbers Session::Numbers() const {
           .put_bytes = usage.put_bytes};
 }
 
+incremental::StoreNumbers Session::NumbersOfAll() const {
+  incremental::StoreNumbers all = Numbers();
+  if (lock_ != nullptr && lock_->held()) {
+    ++all.requests;
+    ++all.writes;
+  }
+  return all;
+}
+
 }  // namespace csidelta::engine

@@ -154,6 +154,8 @@ class Session {
     return in_bucket_ ? repository::kPackTargetBytesRemote : repository::kPackTargetBytesLocal;
   }
   incremental::StoreNumbers Numbers() const;
+  // The same with what closes the session: the deletion of its lock.
+  incremental::StoreNumbers NumbersOfAll() const;
 
  private:
   struct Opened {

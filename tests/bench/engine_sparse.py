@@ -74,7 +74,7 @@ def judge_unchanged(outcome, size_tib, samples):
     requests = document["requests"] - document["audit"]["requests"]
     seconds = sorted(seconds_without_audit(sample) for sample in samples)[len(samples) // 2]
     for what, value, must, unit in (("time", seconds, 2, " s"), ("stored", document["stored_bytes"] / 1024, 1024, " KiB"),
-                                    ("requests", requests, 20, ""), ("writes", document["write_requests"], 8, "")):
+                                    ("requests", requests, 27, ""), ("writes", document["write_requests"], 10, "")):
         outcome.verdicts.append(Verdict(f"{size_tib} TiB: {what}", value, must, at_most=True, unit=unit))
     audit_ms = document["duration_ms"].get("audit", 0)
     outcome.remarks.append(f"{size_tib} TiB: the audit read {document['audit_bytes'] / GIB:.1f} GiB of holes in "

@@ -310,6 +310,33 @@ class FaultSweepTest : public SweepFixture {
   ExitCode code_ = ExitCode::kOk;  // of the run that met it
 };
 
+// What is billed: opening, locking and closing included.
+class CountedRequestsTest : public FaultSweepTest {
+ protected:
+  absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
+      const storage::Location& location, const storage::StoreSettings& given) override {
+    if (!in_bucket_) {
+      return FaultSweepTest::OpenStore(location, given);
+    }
+    storage::StoreSettings settings = given;
+    settings.environment.keys = *credentials_.Get(CallContext());
+    ASSIGN_OR_RETURN(const storage::Location bucket,
+                     storage::ParseLocation(absl::StrCat("s3:", server_.url(), "/bucket")));
+    return storage::OpenStore(bucket, settings, Random::Real());
+  }
+};
+
+TEST_F(CountedRequestsTest, AnUnchangedIncrementSaysWhatTheServerSaw) {
+  Backup();
+  std::vector<ServedRequest> seen = GoodRun(BackupArguments());
+  EXPECT_LE(seen.size(), 30u);
+  server_.Reset(server_.objects());
+  const Outcome again = MustRun(BackupArguments());
+  seen = server_.requests();
+  EXPECT_EQ(GetInt(again.Result(), {"requests"}), std::ssize(seen));
+  EXPECT_EQ(GetInt(again.Result(), {"write_requests"}), absl::c_count_if(seen, IsWrite));
+}
+
 TEST_F(FaultSweepTest, Init) {
   InitAgainAfterEachFault();
   Sweep({"init"});
