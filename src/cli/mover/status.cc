@@ -378,9 +378,7 @@ absl::Status StatusCommand::Show(absl::string_view before) const {
       movement.waits_for = reason->second;
     }
   }
-  if (!before.empty()) {
-    session().environment().out(before);
-  }
+  session().environment().out(before);
   Print(session(), all.shown, queue, OrderedByNeed(ReadRecords()), unrestored, ctx().clock->Now(),
         kept.value_or(std::vector<objects::VolumeSnapshotContent>()));
   return console().Check();
@@ -441,9 +439,7 @@ absl::Status StatusCommand::ShowBackups(absl::string_view before) const {
     result.names.push_back(absl::StrCat("dataupload.velero.io/", upload.name()));
   }
   result.table = FormatRows(session(), rows);
-  if (!before.empty()) {
-    session().environment().out(before);
-  }
+  session().environment().out(before);
   PrintClusterResult(session(), result);
   return console().Check();
 }

@@ -433,10 +433,7 @@ absl::StatusOr<ExitCode> LonghornPruneCommand::Work() {
   if (AsksForTable(session())) {
     PrintClusterList(session(), ListOf(inventory, items));
   }
-  absl::Status done = absl::OkStatus();
-  if (yes_) {
-    done = CarryOut(inventory, items);
-  }
+  const absl::Status done = yes_ ? CarryOut(inventory, items) : absl::OkStatus();
   Report(inventory, items);  // Also when it was ended: what is requested is requested.
   RETURN_IF_ERROR(ctx().Check());
   const LonghornCounts counts = CountOf(inventory, items);

@@ -421,10 +421,7 @@ absl::StatusOr<ExitCode> SnapshotDeleteCommand::Work() {
   ASSIGN_OR_RETURN(std::vector<DeletedItem> items, Plan(space));
   RETURN_IF_ERROR(CheckContents(items));
   Announce(items);
-  absl::Status done = absl::OkStatus();
-  if (!dry_run_) {
-    done = CarryOut(items);
-  }
+  const absl::Status done = dry_run_ ? absl::OkStatus() : CarryOut(items);
   Report(items);  // Also when it was interrupted: what is gone is gone.
   RETURN_IF_ERROR(done);
   return Conclude(items);

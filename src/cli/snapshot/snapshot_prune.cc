@@ -252,10 +252,7 @@ absl::StatusOr<ExitCode> SnapshotPruneCommand::Work() {
   if (AsksForTable(session()) && !items.empty()) {
     console().Print(PruneTable(items, cluster().all_namespaces, !yes_));
   }
-  absl::Status done = absl::OkStatus();
-  if (yes_) {
-    done = CarryOut(items);
-  }
+  const absl::Status done = yes_ ? CarryOut(items) : absl::OkStatus();
   // Also when it was interrupted: what is gone is gone.
   const int64_t failed = Report(items);
   RETURN_IF_ERROR(done);

@@ -322,12 +322,10 @@ absl::Status SnapshotRestoreCommand::Confirm(const std::vector<SwapTarget>& targ
   if (yes_) {
     return absl::OkStatus();
   }
-  std::vector<std::string> names;
-  names.reserve(targets.size());
-  for (const SwapTarget& target : targets) {
-    names.push_back(NameOf(target));
-  }
-  const std::string pvcs = absl::StrCat("PVC ", absl::StrJoin(names, ", "));
+  const std::string pvcs = absl::StrCat(
+      "PVC ", absl::StrJoin(targets, ", ", [](std::string* out, const SwapTarget& target) {
+        absl::StrAppend(out, NameOf(target));
+      }));
   return session().Ask(
       ctx(), work() == RestoreWork::kFinish
                  ? absl::StrCat("Delete the volume of ", pvcs, " that is not in use, for good?")

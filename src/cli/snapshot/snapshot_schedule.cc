@@ -19,6 +19,7 @@ namespace {
 class SnapshotScheduleCommand : public ClusterCommand {
  public:
   VerbSyntax Describe(ArgumentTable& table) override {
+    request_.group = "auto";
     table.AddPositionals("NAME", "the name of the schedule and of its CronJob, then the PVCs", 1,
                          kSnapshotIdsMax, names_);
     table.Add("--cron", "CRON",
@@ -98,16 +99,7 @@ class SnapshotScheduleCommand : public ClusterCommand {
     }
   }
 
-  snapshots::ScheduleRequest request_ = {.name = "",
-                                         .cron = "",
-                                         .time_zone = "",
-                                         .is_suspended = false,
-                                         .image = "",
-                                         .selection = {},
-                                         .class_name = "",
-                                         .group = "auto",
-                                         .note = "",
-                                         .keep_arguments = {}};
+  snapshots::ScheduleRequest request_;
   KeepRules rules_;
   std::vector<std::string> names_;
 };
