@@ -27,6 +27,7 @@ set(bed ${python} "${tests}/e2e/build.py")
 csidelta_go_entry(go-bed MAKES bed COST 1000 COMMAND ${bed} CHOICE --but velero113)
 csidelta_go_entry(go-old-velero MAKES old-velero AFTER go-bed COMMAND ${bed} CHOICE velero113)
 csidelta_go_entry(go-stores MAKES stores AFTER go-bed COMMAND ${bed} CHOICE s3 helm kube)
+csidelta_go_entry(go-emulators MAKES emulators AFTER go-stores NICE 10 COMMAND ${python} "${tests}/s3/emulators.py")
 csidelta_go_entry(go-sanity MAKES sanity AFTER go-bed COMMAND ${bed} CHOICE csi)
 csidelta_go_entry(go-hosts MAKES hosts AFTER go-bed NICE 10 COMMAND ${python} "${tests}/pluginmanager/run.py" --build-only
                   CHOICE --version=118)
@@ -71,8 +72,8 @@ csidelta_entry(NAME pluginmanager.all ${host} NEEDS real-tests all-hosts LABELS 
 csidelta_entry(NAME host.all ${host} NEEDS real-tests all-hosts LABELS in-all-4
                COMMAND ${python} "${tests}/host/run.py" ${at_work} CHOICE ${every})
 
-# A real S3 server, the chart, and the image.
-csidelta_entry(NAME s3 TIER s3 KIND pytest NEEDS real-tests stores NICE 15 SECONDS 900 COST 60 LABELS in-test in-all-4
+# A real S3 server, emulators of other clouds, the chart, and the image.
+csidelta_entry(NAME s3 TIER s3 KIND pytest NEEDS real-tests stores emulators NICE 15 SECONDS 900 COST 90 LABELS in-test in-all-4
                COMMAND ${pytest} CHOICE "${tests}/s3" "${tests}/chart")
 csidelta_entry(NAME image TIER image KIND pytest OPTIONS --root NEEDS programs LABELS in-ci in-all-1
                COMMAND ${pytest} CHOICE "${tests}/image")

@@ -59,6 +59,7 @@ TAGS = "disable_grpc_modules"
 
 # The compiler collects garbage only near this limit: all of the bed takes 7 % less than with GOGC=400.
 COLLECTION = {"GOGC": "off", "GOMEMLIMIT": "2GiB"}
+RELEASED = {**os.environ, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-trimpath", **COLLECTION}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +70,10 @@ class Module:
     packages: tuple  # Arguments of `go build`.
     ldflags: str = ""
     links: tuple = ()  # Further names of the one program.
-    in_bed: bool = True  # Else only a bench asks for it, by name.
+    in_bed: bool = True  # Else it is built by name alone.
     versions: str = "cluster"  # The folder below modules/ whose go.mod it is built with.
+    # Or a module as its author released it, with its own go.mod and go.sum: "PATH@VERSION SUM". No input of other products.
+    released: str = dataclasses.field(default="", repr=False)
 
     @property
     def folder(self):
@@ -79,7 +82,7 @@ class Module:
 
     def compiler_flags(self):
         """What the compiler is told beside its defaults; an other tool of a bench keeps those."""
-        return COMPILER_FLAGS if self.in_bed else ()
+        return COMPILER_FLAGS if self.in_bed or self.released else ()
 
 
 VELERO = "github.com/vmware-tanzu/velero"
@@ -101,6 +104,8 @@ MODULES = {
         Module("velero113", (f"{VELERO}/cmd/velero",), f"-X {VELERO}/pkg/buildinfo.Version=v1.13.1", versions="velero113"),
         Module("kopia", ("tool",), in_bed=False, versions="kopia"),
         Module("datapath", ("./datapath",), in_bed=False),
+        Module("gcs", (".",), in_bed=False, released="github.com/fsouza/fake-gcs-server@v1.56.1 "
+               "h1:K03sAvbLvDz4hAynpCCUqnNRp+ik9JFSvHbkD/wTPOU="),
     )
 }
 
@@ -133,6 +138,17 @@ def module_dir(name, path):
     return pathlib.Path(json.loads(answer.stdout)["Dir"])
 
 
+def released_dir(module):
+    """Where the sources of a module are that is built as its author released it; downloads them if need be."""
+    path, _, digest = module.released.partition(" ")
+    with tempfile.TemporaryDirectory() as folder:  # Without a go.mod above it.
+        answer = json.loads(subprocess.run(["go", "mod", "download", "-json", path], cwd=folder, env=RELEASED, check=True,
+                                           stdout=subprocess.PIPE, text=True).stdout)
+    if answer["Sum"] != digest:
+        raise SystemExit(f"bed: {path}: its sum is {answer['Sum']}, not {digest}")
+    return pathlib.Path(answer["Dir"])
+
+
 def go_version():
     """The version of the toolchain, which is an input of every product."""
     return subprocess.run(["go", "env", "GOVERSION"], env={**os.environ, "GOTOOLCHAIN": "local"}, check=True,
@@ -143,7 +159,8 @@ def input_digest(module):
     """Names one state of everything that a product depends on; sums decide only whether it is built."""
     digest = hashlib.sha256()
     digest.update(repr((module, module.compiler_flags(), TAGS, go_version(), LAYOUT)).encode())
-    for path in sorted(module.folder.rglob("*")):
+    digest.update(module.released.encode())
+    for path in sorted(() if module.released else module.folder.rglob("*")):
         if path.is_file():
             digest.update(f"\0{path.relative_to(module.folder)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
@@ -203,8 +220,11 @@ def build_into(module, target, update):
     (target / "bin").mkdir(parents=True)
     command = ["go", "build", "-p", "2", *module.compiler_flags(), "-tags", TAGS, "-ldflags", f"-s -w {module.ldflags}".strip(),
                "-o", f"{target}/bin/", *module.packages]
-    with go_environment(module.folder / "go.mod", update) as env:
-        seconds = run_with_heartbeat(module.name, command, cwd=module.folder, env=env)
+    if module.released:
+        seconds = run_with_heartbeat(module.name, command, cwd=released_dir(module), env=RELEASED)
+    else:
+        with go_environment(module.folder / "go.mod", update) as env:
+            seconds = run_with_heartbeat(module.name, command, cwd=module.folder, env=env)
     for link in module.links:
         (target / "bin" / link).symlink_to(module.name)
     add_shared_files(module, target)

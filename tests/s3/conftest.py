@@ -1,4 +1,4 @@
-"""Fixtures of the tests that talk to a real S3 server."""
+"""Fixtures of the tests that talk to a real S3 server, and to emulators of other clouds."""
 
 import os
 import pathlib
@@ -11,6 +11,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 
+import emulators  # noqa: E402  pylint: disable=wrong-import-position
 import faulty_proxy  # noqa: E402  pylint: disable=wrong-import-position
 import gateway  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -28,7 +29,13 @@ class Place:
         """What a program needs to find and open the repository `name`."""
         trust = {"SSL_CERT_FILE": str(self.authority.certificate)} if self.authority else {}
         return {"PATH": os.environ["PATH"], "RESTIC_PASSWORD": "secret",
-                "RESTIC_REPOSITORY": self.server.repository(name, url or self.url), **gateway.ENVIRONMENT, **trust}
+                "RESTIC_REPOSITORY": self.server.repository(name, url or self.url),
+                **self.server.environment(self.url if url is None else url), **trust}
+
+    def run_restic(self, name, *words):
+        """Stock restic on the repository `name`; it knows neither proxy of faults nor STORAGE_EMULATOR_HOST."""
+        trust = ["--cacert", self.authority.certificate] if self.authority else []
+        return run(self.environment(name, self.server.url), "restic", "--no-cache", *trust, *words)
 
 
 def run(environment, *words, expected=0):
@@ -47,13 +54,30 @@ def fixture_server(tmp_path_factory):
 
 @pytest.fixture(name="authority", scope="session")
 def fixture_authority(tmp_path_factory):
-    return gateway.Authority(tmp_path_factory.mktemp("authority") / "own")
+    return gateway.Authority(tmp_path_factory.mktemp("authority") / "own", *emulators.HOSTS)
 
 
 @pytest.fixture(name="secure_server", scope="session")
 def fixture_secure_server(tmp_path_factory, authority):
     with gateway.Gateway(tmp_path_factory.mktemp("s3-tls"), authority) as server:
         yield server
+
+
+def _emulated(emulator, folder, authority):
+    with emulator(folder, authority) as server:
+        place = Place(server, getattr(server, "plain_url", server.url), authority=authority)
+        place.run_restic("first", "init")
+        yield place
+
+
+@pytest.fixture(name="azure", scope="session")
+def fixture_azure(tmp_path_factory, authority):
+    yield from _emulated(emulators.Azurite, tmp_path_factory.mktemp("azure"), authority)
+
+
+@pytest.fixture(name="google", scope="session")
+def fixture_google(tmp_path_factory, authority):
+    yield from _emulated(emulators.Google, tmp_path_factory.mktemp("google"), authority)
 
 
 @pytest.fixture(name="place", params=["plain", "faulty", "tls"])

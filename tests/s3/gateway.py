@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUCKET = "bucket"
 REGION = "eu-test-1"
 ACCESS_KEY, SECRET_KEY = "AKIDGATEWAY", "secret/of+the=gateway"
-READY_SECONDS_MAX = 30
+READY_SECONDS_MAX = 120  # Node.js beside compilers takes its time; a program that ended is seen at once.
 POLL_SECONDS = 0.02
 PR_SET_PDEATHSIG = 1
 
@@ -57,9 +57,9 @@ def _openssl(*arguments):
 
 
 class Authority:
-    """A certificate authority that is not trusted, with one certificate for loopback. Files in a folder."""
+    """A certificate authority that is not trusted, with one certificate for loopback and these names. Files in a folder."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *names):
         self.certificate = folder / "ca.crt"
         self.server_certificate, self.server_key = folder / "server.crt", folder / "server.key"
         folder.mkdir()
@@ -69,24 +69,55 @@ class Authority:
         _openssl("req", "-x509", *key, "-keyout", self.server_key, "-out", self.server_certificate,
                  "-subj", "/CN=server", "-CA", self.certificate, "-CAkey", folder / "ca.key",
                  "-addext", "basicConstraints=critical,CA:FALSE", "-addext", "extendedKeyUsage=serverAuth",
-                 "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+                 "-addext", ",".join(["subjectAltName=DNS:localhost", "IP:127.0.0.1", *(f"DNS:{name}" for name in names)]))
 
 
-class Gateway:
-    """The running server. `folder` is made if it is not there, and stays; with `locks` the bucket has object locks."""
+class Server:
+    """A program that listens on a port of loopback. It ends with the process that started it, even when that is killed."""
+
+    def __init__(self, folder):
+        self.log = pathlib.Path(folder) / "server.log"
+        self.port = free_port()
+        self._process = None
+
+    def _start(self, command, environment=None):
+        """Runs the program; returns when it listens."""
+        with self.log.open("ab") as log:
+            # pylint: disable-next=consider-using-with,subprocess-popen-preexec-fn
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                                             cwd=self.log.parent, preexec_fn=end_with_parent)
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while True:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{command[0]} does not start: {self.log.read_text()}")
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(POLL_SECONDS)
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+
+
+class Gateway(Server):
+    """The running S3 server. `folder` is made if it is not there, and stays; with `locks` the bucket has object locks."""
 
     def __init__(self, folder, authority=None, locks=False):
+        super().__init__(folder)
         self.bucket_folder = pathlib.Path(folder) / "buckets" / BUCKET
-        self.log = pathlib.Path(folder) / "gateway.log"
-        self.port = free_port()
         self.url = f"{'https' if authority else 'http'}://127.0.0.1:{self.port}"
         self._authority = authority
         self.versions = pathlib.Path(folder) / "versions" if locks else None
-        self._process = None
 
     def repository(self, name, url=None):
         """The location of a repository in the bucket, as restic writes it."""
         return f"s3:{url or self.url}/{BUCKET}/{name}"
+
+    def environment(self, _=None):
+        """What lets a client in."""
+        return ENVIRONMENT
 
     def __enter__(self):
         self.bucket_folder.mkdir(parents=True, exist_ok=True)
@@ -95,11 +126,7 @@ class Gateway:
         command = [program(), "--access", ACCESS_KEY, "--secret", SECRET_KEY, "--region", REGION,
                    "--port", f"127.0.0.1:{self.port}", "--quiet", *tls, "posix", *self._make_locks(),
                    self.bucket_folder.parent]
-        with self.log.open("ab") as log:
-            # pylint: disable-next=consider-using-with,subprocess-popen-preexec-fn
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                             preexec_fn=end_with_parent)
-        self._wait_until_ready()
+        self._start(command)
         return self
 
     def _make_locks(self):
@@ -111,18 +138,3 @@ class Gateway:
         os.setxattr(self.bucket_folder, "user.bucket-lock",
                     json.dumps({"Enabled": True, "CreatedAt": "2026-01-01T00:00:00Z"}).encode())
         return ["--versioning-dir", self.versions]
-
-    def _wait_until_ready(self):
-        deadline = time.monotonic() + READY_SECONDS_MAX
-        while True:
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"versitygw does not start: {self.log.read_text()}")
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
-            except OSError:
-                time.sleep(POLL_SECONDS)
-
-    def __exit__(self, *_):
-        self._process.kill()
-        self._process.wait()
