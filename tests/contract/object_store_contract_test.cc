@@ -25,16 +25,21 @@ class FakeSubject : public ObjectStoreSubject {
 };
 
 // The store at the location that CSI_DELTA_TEST_STORE names ("s3:http://host:port/bucket"), with
-// the AWS environment's keys; each test below a prefix of its own, which is emptied afterwards.
+// the credentials and proxies of the environment; each test below a prefix of its own, which is
+// emptied afterwards.
 class RealSubject : public ObjectStoreSubject {
  public:
   explicit RealSubject(const std::string& text) {
     const uint64_t number = Random::Real().Below(uint64_t{1} << 60);
     const auto location = storage::ParseLocation(absl::StrCat(text, "/", absl::Hex(number)));
     CSIDELTA_CHECK(location.ok());
+    const auto read = [](const char* name) -> const char* { return std::getenv(name); };
     storage::StoreSettings settings;
-    settings.environment = storage::CredentialsEnvironment::Read(
-        [](const char* name) -> const char* { return std::getenv(name); });
+    settings.environment = storage::CredentialsEnvironment::Read(read);
+    settings.azure_environment = storage::AzureEnvironment::Read(read);
+    settings.azure.block_bytes = int64_t{1} << 20;  // What is larger is put in blocks.
+    settings.google_environment = storage::GoogleEnvironment::Read(read);
+    settings.proxy = net::ProxySettings::FromEnvironment();
     auto opened = storage::OpenStore(*location, settings, Random::Real());
     CSIDELTA_CHECK(opened.ok());
     opened_ = *std::move(opened);

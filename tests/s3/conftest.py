@@ -80,9 +80,12 @@ def fixture_google(tmp_path_factory, authority):
     yield from _emulated(emulators.Google, tmp_path_factory.mktemp("google"), authority)
 
 
-@pytest.fixture(name="place", params=["plain", "faulty", "tls"])
+@pytest.fixture(name="place", params=["plain", "faulty", "tls", "azure", "google"])
 def fixture_place(request):
-    """The same server, plainly, through the proxy that fails a tenth of the requests, and over TLS."""
+    """One S3 server, plainly, through the proxy that fails a tenth of the requests, and over TLS; and the other clouds."""
+    if request.param in ("azure", "google"):
+        yield request.getfixturevalue(request.param)
+        return
     if request.param == "tls":
         authority = request.getfixturevalue("authority")
         server = request.getfixturevalue("secure_server")

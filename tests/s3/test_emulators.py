@@ -1,13 +1,55 @@
-"""Azure and Google as emulators have them: what they do of their own."""
+"""Azure and Google as emulators have them: beside stock restic, by another way to sign in, and what they do of their own."""
+
+import hashlib
+import json
+import os
 
 import emulators
 import gateway
 import pytest
 from conftest import run
+from test_s3 import CONTRACT_TEST, Volume, csi_delta, restored
 
 MICROSOFT, GOOGLE = "https://learn.microsoft.com/en-us/rest/api/storageservices", "https://cloud.google.com/storage/docs/json_api"
 OBJECTS = f"/storage/v1/b/{gateway.BUCKET}/o"
 PUT = ("--request", "PUT", "--header", "x-ms-blob-type: BlockBlob", "--data-binary")
+
+
+@pytest.mark.parametrize("cloud", ["azure", "google"])
+def test_stock_restic_and_csi_delta_in_turn(cloud, tmp_path, request):
+    """What one of both stores in a bucket of another cloud, the other lists, reads, checks and removes."""
+    place = request.getfixturevalue(cloud)
+    volume, here = Volume(tmp_path), {**os.environ, "RESTIC_REPOSITORY": str(tmp_path / "here"), "RESTIC_PASSWORD": "secret"}
+    csi_delta(here, "init")
+    csi_delta(here, "backup", volume.path, "--chunk-size", "1MiB", "--path", "/volume")
+    password = tmp_path / "password"
+    password.write_text("secret")
+    place.run_restic("turns", "init")
+    place.run_restic("turns", "copy", "--from-repo", tmp_path / "here", "--from-password-file", password)
+    environment = place.environment("turns", place.server.url)  # Of Google by its name and with a token, as restic does.
+    assert restored(environment, "latest", tmp_path) == volume.digest()
+    copied, = csi_delta(environment, "snapshots")
+    volume.change([5, 6], copied["id"])
+    done = csi_delta(environment, "backup", volume.path, "--extents", volume.extents, "--path", "/volume")
+    assert (done["mode_done"], done["base"]) == ("incremental", copied["id"])
+    listed = json.loads(place.run_restic("turns", "snapshots", "--json").stdout)
+    assert [snapshot["id"] for snapshot in listed] == [copied["id"], done["snapshot_id"]]
+    place.run_restic("turns", "restore", done["snapshot_id"], "--target", tmp_path / "back")
+    parts = sorted((tmp_path / "back").glob("*/*/*/data"))
+    assert hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest() == volume.digest()
+    place.run_restic("turns", "forget", copied["id"], "--prune", "--max-unused", "0")
+    csi_delta(environment, "check", "--read-data")
+    assert restored(environment, "latest", tmp_path) == volume.digest()
+
+
+def test_a_sas_in_place_of_the_key(azure, tmp_path):
+    """The suite of stores, where the account's key is not known."""
+    environment = {**azure.environment("sas"), "CSI_DELTA_TEST_STORE": azure.server.repository("sas"),
+                   "AZURE_ACCOUNT_SAS": emulators.sas()}
+    del environment["AZURE_ACCOUNT_KEY"]
+    report = tmp_path / "report.json"
+    run(environment, CONTRACT_TEST, "--gtest_filter=*/Real", f"--gtest_output=json:{report}")
+    assert json.loads(report.read_text())["tests"] >= 20
 
 
 # What an emulator answers otherwise than its cloud: what is asked of an object "hello" and how (words of curl), what must be
