@@ -27,7 +27,7 @@ namespace csidelta::storage {
 namespace {
 
 constexpr int64_t kTokenBytesMax = int64_t{256} << 10;
-constexpr int64_t kJsonValuesMax = 1000;  // in such an answer
+constexpr int64_t kAzureJsonValuesMax = 1000;  // in such an answer
 constexpr absl::Duration kAuthorityTimeMax = absl::Seconds(30);
 // Where there is no such service the packets are lost without an answer.
 constexpr absl::Duration kIdentityTimeMax = absl::Seconds(2);
@@ -213,7 +213,7 @@ absl::StatusOr<Json> ReadJson(const CallContext& ctx,
   if (!response.ok()) {
     return NotAnswered(ctx, response.status(), source);
   }
-  absl::StatusOr<Json> json = ParseJsonObject(response->body, kJsonValuesMax);
+  absl::StatusOr<Json> json = ParseJsonObject(response->body, kAzureJsonValuesMax);
   if (response->status == 200) {
     return json.ok() ? json : absl::UnavailableError(absl::StrCat(source, ": no JSON came"));
   }
