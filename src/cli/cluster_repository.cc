@@ -109,6 +109,7 @@ absl::StatusOr<ClusterRepository> Find(const CallContext& ctx, k8s::ApiClient& a
       .mover_namespace = flags.mover_namespace,
       .repository_path = velero::RepositoryPath(backup.reference),
       .for_writing = changes,
+      .for_deleting = kind == engine::LockKind::kExclusive,
       .written_with_key = backup.reference.key};
   if (request.for_writing) {
     ASSIGN_OR_RETURN(const datamover::MoverSettings mover,
@@ -116,7 +117,7 @@ absl::StatusOr<ClusterRepository> Find(const CallContext& ctx, k8s::ApiClient& a
     const datamover::StorageLocationSettings settings =
         datamover::ForLocation(mover, backup.location);
     request.object_lock = settings.immutability;
-    if (kind == engine::LockKind::kExclusive) {
+    if (request.for_deleting) {
       request.credential = settings.deletion_credential;
     }
   }

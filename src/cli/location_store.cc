@@ -1,12 +1,61 @@
 #include "cli/location_store.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/unique_fd.h"
+#include "storage/s3_signer.h"
 #include "storage/shared_credentials.h"
 
 namespace csidelta::cli {
+namespace {
+
+using Kind = storage::Location::Kind;
+
+bool HasCloudFile(const datamover::RepositoryAccess& access) {
+  return access.secret_data.contains(datamover::kCloudFile);
+}
+
+// The path of a file without a name, in memory.
+absl::StatusOr<std::string> KeepInMemory(const Secret& text) {
+  UniqueFd file(memfd_create("credentials", MFD_CLOEXEC));
+  const std::string& bytes = text.Reveal();
+  errno = file.valid() ? ENOSPC : errno;  // A write that is short does not set it.
+  if (!file.valid() ||
+      write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+    return absl::ErrnoToStatus(errno, "keep the location's credentials in memory");
+  }
+  return absl::StrCat("/proc/self/fd/", file.Release());
+}
+
+// Of a Secret for S3; nothing if it has none for the location's profile.
+absl::StatusOr<std::optional<storage::Credentials>> CredentialsOf(
+    const datamover::RepositoryAccess& access) {
+  if (!HasCloudFile(access)) {
+    return std::nullopt;
+  }
+  const auto profile = access.env.find("AWS_PROFILE");
+  ASSIGN_OR_RETURN(
+      storage::SharedProfile found,
+      storage::ParseSharedCredentials(access.secret_data.at(datamover::kCloudFile).Reveal(),
+                                      profile == access.env.end() ? "default" : profile->second));
+  if (found.credentials.has_value()) {
+    found.credentials->source = absl::StrCat("BackupStorageLocation ", access.location);
+  }
+  return std::move(found.credentials);
+}
+
+}  // namespace
 
 GlobalOptions OptionsOf(const objects::JobRepository& repository) {
   const auto secret = [](bool is_there, const char* file) {
@@ -27,6 +76,8 @@ GlobalOptions OptionsOf(const objects::JobRepository& repository) {
       options.store_options.push_back(absl::StrCat(name, "=", *value));
     }
   }
+  options.store_options.insert(options.store_options.end(), repository.options.begin(),
+                               repository.options.end());
   if (repository.object_lock.has_value()) {
     options.store_options.push_back(
         absl::StrCat("s3.object-lock-mode=", repository.object_lock->mode));
@@ -36,21 +87,35 @@ GlobalOptions OptionsOf(const objects::JobRepository& repository) {
   return options;
 }
 
-absl::StatusOr<std::optional<storage::Credentials>> CredentialsOf(
-    const datamover::RepositoryAccess& access) {
-  const auto cloud = access.secret_data.find(datamover::kCloudFile);
-  if (cloud == access.secret_data.end()) {
-    return std::nullopt;
+absl::StatusOr<absl::string_view> CloudOfCaller(const datamover::RepositoryAccess& access) {
+  ASSIGN_OR_RETURN(const auto location, storage::ParseLocation(access.repository.address));
+  if (location.kind == Kind::kS3) {
+    ASSIGN_OR_RETURN(const auto credentials, CredentialsOf(access));
+    return credentials.has_value() ? "" : "AWS";
   }
-  const auto profile = access.env.find("AWS_PROFILE");
-  ASSIGN_OR_RETURN(
-      storage::SharedProfile found,
-      storage::ParseSharedCredentials(cloud->second.Reveal(),
-                                      profile == access.env.end() ? "default" : profile->second));
-  if (found.credentials.has_value()) {
-    found.credentials->source = absl::StrCat("BackupStorageLocation ", access.location);
+  return HasCloudFile(access) ? "" : location.kind == Kind::kAzure ? "Azure" : "Google";
+}
+
+absl::StatusOr<GetVariable> VariablesOf(const datamover::RepositoryAccess& access,
+                                        const GetVariable& get) {
+  ASSIGN_OR_RETURN(const auto location, storage::ParseLocation(access.repository.address));
+  if (location.kind != Kind::kAzure && location.kind != Kind::kGoogle) {
+    return get;
   }
-  return std::move(found.credentials);
+  std::map<std::string, std::string> variables = access.env;
+  if (HasCloudFile(access)) {
+    ASSIGN_OR_RETURN(variables[datamover::CredentialsVariable(location.kind)],
+                     KeepInMemory(access.secret_data.at(datamover::kCloudFile)));
+  }
+  const char* const own = location.kind == Kind::kAzure ? "AZURE_" : "GOOGLE_";
+  return [variables = std::move(variables), hidden = HasCloudFile(access) ? own : nullptr,
+          get](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    if (found != variables.end()) {
+      return found->second.c_str();
+    }
+    return hidden != nullptr && absl::StartsWith(name, hidden) ? nullptr : get(name);
+  };
 }
 
 absl::StatusOr<engine::RepositoryTarget> TargetOf(const datamover::RepositoryAccess& access,
@@ -61,7 +126,10 @@ absl::StatusOr<engine::RepositoryTarget> TargetOf(const datamover::RepositoryAcc
   options.store_options = OptionsOf(access.repository).store_options;
   options.store_options.insert(options.store_options.end(), given.store_options.begin(),
                                given.store_options.end());
-  ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options, get));
+  ASSIGN_OR_RETURN(storage::Location location, storage::ParseLocation(access.repository.address));
+  ASSIGN_OR_RETURN(const GetVariable variables, VariablesOf(access, get));
+  ASSIGN_OR_RETURN(storage::StoreSettings settings,
+                   MakeStoreSettings(options, variables, location.kind));
   const auto& lock = access.repository.object_lock;
   if (lock.has_value() &&
       (settings.s3.object_lock_duration < absl::Hours(24) * lock->days ||
@@ -74,12 +142,13 @@ absl::StatusOr<engine::RepositoryTarget> TargetOf(const datamover::RepositoryAcc
       pem != access.secret_data.end()) {
     RETURN_IF_ERROR(TrustBesides(pem->second.Reveal(), "the location's caCert", settings));
   }
-  ASSIGN_OR_RETURN(const auto credentials, CredentialsOf(access));
-  if (credentials.has_value()) {
-    settings.environment = {};
-    settings.environment.keys = *credentials;
+  if (location.kind == Kind::kS3) {
+    ASSIGN_OR_RETURN(const auto credentials, CredentialsOf(access));
+    if (credentials.has_value()) {
+      settings.environment = {};
+      settings.environment.keys = *credentials;
+    }
   }
-  ASSIGN_OR_RETURN(storage::Location location, storage::ParseLocation(access.repository.address));
   return engine::RepositoryTarget{.location = std::move(location), .settings = std::move(settings)};
 }
 

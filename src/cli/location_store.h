@@ -1,22 +1,27 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "cli/session.h"
 #include "datamover/repository_access.h"
 #include "storage/location.h"
-#include "storage/s3_signer.h"
 
 namespace csidelta::cli {
 
 // The flags for the same repository: its address, and how to access it.
 GlobalOptions OptionsOf(const objects::JobRepository& repository);
 
-// The credentials of the Secret of `access`; nothing if it has none for the location's profile.
-absl::StatusOr<std::optional<storage::Credentials>> CredentialsOf(
-    const datamover::RepositoryAccess& access);
+// The cloud of which the caller's own credentials are used, as `access` has none for the location:
+// "AWS", "Azure", "Google". "" if it has.
+absl::StatusOr<absl::string_view> CloudOfCaller(const datamover::RepositoryAccess& access);
+
+// The variables for a store of Azure or Google: those of `access`, whose credentials are in a file
+// in memory, which stays until the program ends; then those of `get`, but for the cloud's own if
+// `access` has credentials. For other stores those of `get`.
+absl::StatusOr<GetVariable> VariablesOf(const datamover::RepositoryAccess& access,
+                                        const GetVariable& get);
 
 // The repository of `access` as a worker opens it, except that the Secret is in memory; without
 // credentials in it, they are those of the environment. Flags of `given` about the bucket count,

@@ -424,12 +424,12 @@ absl::Status Session::LookUp(const CallContext& ctx, LockKind kind) {
   ASSIGN_OR_RETURN(
       ClusterRepository found,
       FindClusterRepository(ctx, *flags.cluster.MakeClient(), flags, kind, ListenerOf(console_)));
-  ASSIGN_OR_RETURN(const auto credentials, CredentialsOf(found.access));
-  if (!credentials.has_value()) {
+  ASSIGN_OR_RETURN(const absl::string_view cloud, CloudOfCaller(found.access));
+  if (!cloud.empty()) {
     console_.Info(absl::StrCat("BackupStorageLocation ", found.access.location,
                                " has no credentials of its own: its workers use those of their ",
-                               "node or service account, and this program those of its own AWS ",
-                               "environment"));
+                               "node or service account, and this program those of its own ", cloud,
+                               " environment"));
   }
   found_ = std::move(found);
   return absl::OkStatus();

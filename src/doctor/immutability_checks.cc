@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/human_text.h"
 #include "base/rfc3339.h"
+#include "datamover/location_settings.h"
 #include "datamover/repository_access.h"
 #include "doctor/checks.h"
 #include "objects/backup_storage_location.h"
@@ -216,17 +217,23 @@ void CheckLocationImmutable(CheckContext& context) {
     if (!context.IsKnown(SubjectOf("location", location), access.status())) {
       continue;
     }
+    const std::optional<JobObjectLock> asked =
+        settings.ok() ? datamover::ForLocation(*settings, location.name()).immutability
+                      : std::nullopt;
+    const absl::Status lockable =
+        asked.has_value() ? datamover::CheckObjectLocks(location) : absl::OkStatus();
+    if (!lockable.ok()) {
+      context.Fault(SubjectOf("location", location), std::string(lockable.message()),
+                    "do what this says");
+      continue;
+    }
     const absl::StatusOr<std::unique_ptr<storage::OpenedStore>> opened =
         context.options().open_store(*access);
     const BucketRules rules =
         opened.ok()
             ? storage::ReadBucketRules(context.ctx().WithTimeout(kRulesTimeMax), (*opened)->store())
             : Unreadable(opened.status());
-    LocationLocks(context, location,
-                  settings.ok() ? datamover::ForLocation(*settings, location.name()).immutability
-                                : std::nullopt,
-                  rules)
-        .Report();
+    LocationLocks(context, location, asked, rules).Report();
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/location_store.h"
 #include "datamover/keyring.h"
 #include "objects/protected_volume.h"
 #include "tests/cli/program_runner.h"
@@ -259,6 +260,52 @@ TEST_F(ClusterRepositoryTest, CredentialsAreTheLocationsOrElseThoseOfTheCaller) 
     EXPECT_EQ(testing::Value(outcome.error, says), std::string("mine") == one.key_id);
     bed_.api.Remove({SecretType(), "velero", "cloud-credentials"});
   }
+}
+
+TEST_F(ClusterRepositoryTest, ABucketOfGoogleIsOpenedWithItsSecretElseAsTheCaller) {
+  SetLocation({"spec", "provider"}, "velero.io/gcp");
+  SetLocation({"spec", "config"}, Json::object());
+  SetLocation({"spec", "credential"}, {{"name", "creds"}, {"key", "cloud"}});
+  bed_.api.Seed(SecretType(),
+                {{"metadata", {{"name", "creds"}, {"namespace", "velero"}}},
+                 {"data", {{"cloud", absl::Base64Escape(R"({"type": "service_account"})")}}}});
+  const auto says = HasSubstr("this program those of its own Google environment");
+  Outcome outcome = OfPvc({"snapshots"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.error, Not(says));
+  ASSERT_TRUE(opened_.has_value());
+  EXPECT_EQ(opened_->kind, storage::Location::Kind::kGoogle);
+  EXPECT_THAT(OfPvc({"extend-locks"}).error,
+              HasSubstr("objects are locked in buckets of S3 alone"));
+  SetLocation({"spec", "credential"}, Json());
+  outcome = OfPvc({"snapshots"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.error, says);
+}
+
+// A store of Azure or Google reads its credentials from a file.
+TEST(LocationVariablesTest, AreTheLocationsAndNoneOfTheCallersForItsCloud) {
+  const auto get = [](const char* name) -> const char* {
+    return std::string(name) == "LANG" ? "C" : "of the caller";
+  };
+  datamover::RepositoryAccess access;
+  access.secret_data["cloud"] = Secret("AZURE_CLIENT_ID=id\n");
+  access.repository.address = "azure:c:/p";
+  access.env = {{"AZURE_CREDENTIALS_FILE", "/secrets/cloud"},
+                {"AZURE_AUTHORITY_HOST", "https://a"}};
+  const auto own = VariablesOf(access, get);
+  ASSERT_THAT(own, support::IsOk());
+  for (int reads = 0; reads < 2; ++reads) {
+    std::ifstream file((*own)("AZURE_CREDENTIALS_FILE"));
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "AZURE_CLIENT_ID=id\n");
+  }
+  EXPECT_STREQ((*own)("AZURE_AUTHORITY_HOST"), "https://a");
+  EXPECT_EQ((*own)("AZURE_CLIENT_SECRET"), nullptr);
+  EXPECT_STREQ((*own)("LANG"), "C");
+  access.secret_data.clear();
+  EXPECT_STREQ((*VariablesOf(access, get))("AZURE_CLIENT_SECRET"), "of the caller");
+  access.repository.address = "s3:https://h/b";
+  EXPECT_STREQ((*VariablesOf(access, get))("AZURE_AUTHORITY_HOST"), "of the caller");
 }
 
 TEST_F(ClusterRepositoryTest, AProfileOfTheLocationIsThatOfItsSecret) {

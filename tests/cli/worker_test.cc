@@ -345,6 +345,7 @@ TEST(WorkerOptionsTest, SayAllThatAJobSaysOfItsRepository) {
                                        .encryption = "aws:kms",
                                        .kms_key_id = "k",
                                        .tagging = "a=b&c=d",
+                                       .options = {"s3.storage-class=STANDARD_IA"},
                                        .object_lock = {{"COMPLIANCE", 30}},
                                        .insecure_tls = true,
                                        .is_read_only = true,
@@ -364,6 +365,7 @@ TEST(WorkerOptionsTest, SayAllThatAJobSaysOfItsRepository) {
   EXPECT_EQ(settings.s3.server_side_encryption, "aws:kms");
   EXPECT_EQ(settings.s3.kms_key_id, "k");
   EXPECT_EQ(settings.s3.tagging, "a=b&c=d");
+  EXPECT_EQ(settings.s3.storage_class, "STANDARD_IA");
   EXPECT_EQ(settings.s3.object_lock_mode, "COMPLIANCE");
   EXPECT_EQ(settings.s3.object_lock_duration, absl::Hours(24 * 30));
   EXPECT_THAT(settings.s3.object_lock_exempt_prefixes, testing::ElementsAre("locks/"));

@@ -499,10 +499,19 @@ repository::Keyring MakeRing(Cluster& cluster) {
   return *datamover::OpenKeyring(ctx, cluster.api(), kMover, kOwner, /*make=*/true, random);
 }
 
+void MoveToAzure(Cluster& cluster, const std::string& credentials) {
+  Sets(kLocation, {"spec", "provider"}, "azure")(cluster);
+  Sets(kLocation, {"spec", "config"}, {{"storageAccount", "acct"}})(cluster);
+  Sets({SecretType(), "velero", "cloud"}, {"data", "cloud"},
+       absl::Base64Escape(credentials))(cluster);
+}
+
 std::vector<Ailment> OfLocations() {
   return {
-      {"location-provider", Severity::kFault, "azure",
-       Sets(kLocation, {"spec", "provider"}, "azure")},
+      {"location-provider", Severity::kFault, "alibaba",
+       Sets(kLocation, {"spec", "provider"}, "alibaba")},
+      {"location-provider", Severity::kFault, "Secret velero/cloud, key cloud: not a credentials",
+       [](Cluster& c) { MoveToAzure(c, kCloud); }},
       {"location-shared", Severity::kFault, "has the bucket and prefix of location velero/default",
        [](Cluster& c) {
          Json second = c.api().Find(kLocation).value_or(Json());
@@ -704,6 +713,11 @@ std::vector<Ailment> OfMover() {
        [](Cluster& c) { SetSettings(c, R"({"speed": 7})"); }},
       {"mover-settings", Severity::kWarning, "no backup or restore of data begins",
        [](Cluster& c) { SetSettings(c, R"({"paused": true})"); }},
+      {"location-immutable", Severity::kFault, "objects are locked in buckets of S3 alone",
+       [](Cluster& c) {
+         SetSettings(c, kImmutable);
+         MoveToAzure(c, "AZURE_CLIENT_ID=id");
+       }},
       {"mover-setting-names", Severity::kFault, "StorageClass faster, which does not exist",
        [](Cluster& c) {
          SetSettings(c, R"({"storageClasses": {"fast": {"intermediateClass": "faster"}}})");

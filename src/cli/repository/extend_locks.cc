@@ -42,6 +42,10 @@ class ExtendLocksCommand : public RepositoryCommand {
     if (session.options().in_cluster.are_given()) {  // Else its file may be a pipe, for Open().
       ASSIGN_OR_RETURN(const auto target, session.Target(ctx, LockKind::kWrite));
       settings = target.settings;
+      if (target.location.kind == storage::Location::Kind::kAzure ||
+          target.location.kind == storage::Location::Kind::kGoogle) {
+        return absl::UnimplementedError("objects are locked in buckets of S3 alone");
+      }
     }
     if (settings.s3.object_lock_mode.empty()) {
       return absl::InvalidArgumentError(
