@@ -139,7 +139,10 @@ TEST_F(DoctorBucketTest, AnAddressNeedsTheFlagAndABucketNeedsAnAddress) {
 
 class OldGatewayTest : public DoctorBucketTest {
  protected:
-  OldGatewayTest() : DoctorBucketTest({.knows_if_none_match = false, .heeds_ranges = false}) {}
+  OldGatewayTest()
+      : DoctorBucketTest(
+            {.heeds_ranges = false,
+             .quirks = {.if_none_match = support::S3Quirks::Condition::kNotImplemented}}) {}
 };
 
 TEST_F(OldGatewayTest, IsFoundToIgnoreConditionsAndRanges) {
