@@ -3,12 +3,12 @@
 // Prints {"s3": ADDRESS, "azure": ADDRESS, "google": ADDRESS}, then for each line of the input how
 // many requests each has had, and ends with the input. What the servers accept is what those of
 // tests/support accept; they keep everything that they are sent.
-#include <chrono>
 #include <iostream>
 #include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "tests/support/fake_azure_server.h"
 #include "tests/support/fake_google_server.h"
 #include "tests/support/fake_s3_server.h"
@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: bucket_bench MILLISECONDS\n";
     return 2;
   }
-  const TestServerOptions http{.delay = std::chrono::milliseconds(delay_ms)};
+  const TestServerOptions http{.delay = absl::Milliseconds(delay_ms)};
   const csidelta::support::FakeS3Server s3({.page_objects_max = kPageObjects, .http = http});
   const csidelta::support::FakeAzureServer azure({.page_objects_max = kPageObjects, .http = http});
   const csidelta::support::FakeGoogleServer google(

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace csidelta::support {
 namespace {
@@ -285,7 +286,7 @@ void HttpTestServer::Serve(int fd, int number, const std::stop_token& stop) {
     is_open = connection.ReadRequest(request, options_.leave_body);
     if (is_open) {
       ++request_count_;
-      std::this_thread::sleep_for(options_.delay);
+      Clock::Real().SleepFor(options_.delay, stop);
       handler_(request, connection);
     }
   }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "tests/support/test_authority.h"
 
 struct ssl_st;
@@ -72,8 +72,8 @@ struct TestServerOptions {
   bool tls = false;
   std::string names = "DNS:localhost,DNS:api.test,IP:127.0.0.1";  // in the certificate
   bool ask_for_client_certificate = false;
-  bool leave_body = false;             // the handler answers without the body being read, and cuts
-  std::chrono::milliseconds delay{0};  // before each answer, as of a server that is far away
+  bool leave_body = false;    // the handler answers without the body being read, and cuts
+  absl::Duration delay = {};  // before each answer, as of a server that is far away
 };
 
 // An HTTP/1.1 server on a port of 127.0.0.1 that the system chose. Each connection has a thread, in
