@@ -62,31 +62,31 @@ ALLOWED["cmd"] = EVERYTHING + ("cli",)
 # nothing else, and says why.
 LINES_MAX = {
     "backupitemactions": 3450,
-    "base": 4550,
-    "cli": 17450,
+    "base": 4675,
+    "cli": 17325,
     "cmd": 200,
     "conformance": 2350,
     "csi": 10675,
-    "datamover": 15150,
+    "datamover": 15400,
     "deleteitemactions": 650,
     "diffsnap": 3650,
-    "doctor": 4200,
+    "doctor": 4700,
     "engine": 2625,
     "incremental": 10125,
     "inplace": 3575,
     "itemblockactions": 125,
     "k8s": 4750,
     "longhorn": 2125,
-    "net": 2500,
+    "net": 2525,
     "objects": 8075,
     "plugin": 2125,
     "repository": 14850,
     "restoreitemactions": 2600,
     "snapshots": 6150,
-    "storage": 4700,
+    "storage": 7400,
     "velero": 1600,
 }
-TEST_LINES_MAX = 165_500
+TEST_LINES_MAX = 170_500
 
 # Messages that protoc made from proto/<group>/, and third-party code, have homes: the folders or files that may include
 # them. Of third-party code by a pattern of the include.
