@@ -43,8 +43,8 @@ struct Population {
 struct PopulatedVolume {
   std::string driver;  // "": not known
   std::string handle;
-  std::string namespace_name;  // of the PVC
-  std::string pvc;
+  std::string namespace_name = {};  // of the PVC
+  std::string pvc = {};
 };
 
 // True if this driver fills a volume before its PVC is bound, by the table of the .cc. Pure.

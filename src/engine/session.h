@@ -51,7 +51,7 @@ enum class LockKind {
 // The location of a repository. Nothing is written if its settings are read-only.
 struct RepositoryTarget {
   storage::Location location;
-  storage::StoreSettings settings;
+  storage::StoreSettings settings = {};
 };
 
 // The keys of a repository, or else its password.

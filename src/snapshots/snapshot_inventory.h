@@ -97,7 +97,7 @@ struct InventoryRequest {
   // `only_names`, REQUIRES the names of all members.
   bool reads_groups = false;
   bool with_data = false;  // it deletes the data, too, whatever a policy says
-  std::string mover_namespace;
+  std::string mover_namespace = {};
   absl::Time now;
 };
 

@@ -328,11 +328,10 @@ class CountedRequestsTest : public FaultSweepTest {
 
 TEST_F(CountedRequestsTest, AnUnchangedIncrementSaysWhatTheServerSaw) {
   Backup();
-  std::vector<ServedRequest> seen = GoodRun(BackupArguments());
-  EXPECT_LE(seen.size(), 30u);
+  GoodRun(BackupArguments());
   server_.Reset(server_.objects());
   const Outcome again = MustRun(BackupArguments());
-  seen = server_.requests();
+  const std::vector<ServedRequest> seen = server_.requests();
   EXPECT_EQ(GetInt(again.Result(), {"requests"}), std::ssize(seen));
   EXPECT_EQ(GetInt(again.Result(), {"write_requests"}), absl::c_count_if(seen, IsWrite));
 }

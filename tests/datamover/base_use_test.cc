@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "datamover/presence.h"
 #include "tests/support/typed.h"
 
 namespace csidelta::datamover::base_use_test {
