@@ -420,7 +420,7 @@ class SlowLineTest : public testing::Test {
     return std::make_unique<engine::Session>(engine::SessionOptions{
         .place =
             [](const CallContext&, engine::LockKind) {
-              return engine::RepositoryTarget{.location = {.directory = "/none"}};
+              return engine::RepositoryTarget{.location = {.directory = "/none"}, .settings = {}};
             },
         .keyring = [] { return std::optional<repository::Keyring>(); },
         .keyring_name = [] { return ""; },
@@ -473,7 +473,7 @@ class SlowLineTest : public testing::Test {
 
   const support::ScratchFolder folder_;
   LineClock clock_;
-  CallContext ctx_{.clock = &clock_};
+  CallContext ctx_{.stop = {}, .clock = &clock_};
   support::FakeObjectStore memory_;
   SlowStore store_{memory_, clock_};
   absl::Duration took_;

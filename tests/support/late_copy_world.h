@@ -131,8 +131,12 @@ class LateCopyWorld {
   // As `snapshot delete monday --last-too`.
   absl::Status DeleteSnapshot() {
     const CallContext ctx = Ctx();
-    const absl::StatusOr<snapshots::Inventory> inventory = snapshots::ReadInventory(
-        ctx, api, {.namespace_name = "shop", .names = {"monday"}, .now = ctx.clock->Now()});
+    const absl::StatusOr<snapshots::Inventory> inventory =
+        snapshots::ReadInventory(ctx, api,
+                                 {.namespace_name = "shop",
+                                  .names = {"monday"},
+                                  .mover_namespace = {},
+                                  .now = ctx.clock->Now()});
     if (!inventory.ok() || inventory->entries.empty()) {
       return inventory.ok() ? absl::NotFoundError("monday") : inventory.status();
     }
