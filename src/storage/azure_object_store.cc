@@ -256,7 +256,7 @@ absl::Status AzureObjectStore::ReadFailure(const net::HttpResponse& response,
       response, {.code = error.code, .message = error.message, .region = "", .endpoint = ""}, "");
   std::string text = absl::StrCat("container ", options_.container, ": ", status.message());
   if (response.status == 401 || response.status == 403) {
-    absl::StrAppend(&text, "; signed in ", credentials_.way());
+    absl::StrAppend(&text, " (signed in ", credentials_.way(), ")");
   }
   const auto* const meaning = absl::c_find_if(
       kAzureMeanings, [&](const AzureMeaning& one) { return one.code == error.code; });

@@ -140,7 +140,7 @@ absl::Status S3ObjectStore::ReadFailure(const net::HttpResponse& response,
   }
   if ((absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status)) &&
       !now.keys_from.empty()) {
-    absl::StrAppend(&more, "; the keys came from ", now.keys_from);
+    absl::StrAppend(&more, " (the keys came from ", now.keys_from, ")");
   }
   return WithMore(status, more);
 }

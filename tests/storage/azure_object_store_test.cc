@@ -267,7 +267,7 @@ TEST_F(AzureObjectStoreTest, SaysWhatARefusalMeans) {
       {403, "AuthorizationPermissionMismatch", Code::kPermissionDenied, "Blob Data Contributor"},
       {403, "KeyBasedAuthenticationNotPermitted", Code::kPermissionDenied, "Entra ID"},
       {403, "AuthorizationFailure", Code::kPermissionDenied,
-       "signed in by the account's key; the firewall"},
+       "signed in by the account's key); the firewall"},
       {403, "AuthenticationFailed", Code::kUnauthenticated, "key, SAS or clock"},
       {503, "ServerBusy", Code::kResourceExhausted, ""},
       {429, "TooManyRequests", Code::kResourceExhausted, ""},
