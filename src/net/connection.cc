@@ -70,7 +70,7 @@ struct PiecesBody {
   static uint64_t size(const value_type& pieces) {
     return pieces[0].size() + pieces[1].size() + pieces[2].size();
   }
-  class writer {
+  class writer {  // NOLINT(readability-identifier-naming): the name that Beast wants.
    public:
     using const_buffers_type = std::array<asio::const_buffer, 3>;
     template <bool kIsRequest, typename Fields>

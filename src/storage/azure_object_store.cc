@@ -150,6 +150,7 @@ absl::StatusOr<ListPage> ParseBlobList(absl::string_view xml) {
     if (path == "NextMarker") {
       has_marker = true;
       page.next_token = std::move(text);
+      return absl::OkStatus();
     }
     if (!absl::ConsumePrefix(&path, "Blobs/Blob")) {
       return absl::OkStatus();

@@ -329,7 +329,7 @@ absl::StatusOr<std::string> S3ObjectStore::GetRange(const CallContext& ctx, cons
 }
 
 // Counted once for each store: a listing of a large repository takes its time.
-absl::Status S3ObjectStore::CountArchived(const CallContext& ctx, absl::Status status) {
+absl::Status S3ObjectStore::CountArchived(const CallContext& ctx, const absl::Status& status) {
   {
     const MutexLock lock(mutex_);
     if (!archived_.empty()) {

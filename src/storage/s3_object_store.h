@@ -83,7 +83,7 @@ class S3ObjectStore : public BucketObjectStore {
   absl::StatusOr<net::HttpResponse> SendWithChecksum(const CallContext& ctx, BucketCall call);
   // Whether the object has these bytes, as far as a look tells; UNAVAILABLE when it has not.
   absl::Status ProveStored(const CallContext& ctx, const std::string& key, absl::string_view bytes);
-  absl::Status CountArchived(const CallContext& ctx, absl::Status status);
+  absl::Status CountArchived(const CallContext& ctx, const absl::Status& status);
   std::string LocationAt(const net::Url& endpoint) const;
   std::string WhereItLeads(const net::HttpResponse& response) const;
   // An answer that is not a success is an error.
