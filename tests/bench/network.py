@@ -72,7 +72,8 @@ def one_round(lab, options, milliseconds, image, samples, requests):
             folder = lab.folder / name
             folder.mkdir()
             place = engine_tools.Place(folder, url)
-            tool.init(lab, place)
+            lab.measure([options.program, "-r", url, "init", "-q", *tool.flags],
+                        {"RESTIC_PASSWORD": engine_tools.PASSWORD, **dict(tool.environment)}, home=place.home, cold=False)
             taken = {"full": tool.backup(lab, place, image)}
             before = buckets.requests()[name]
             taken["unchanged"] = tool.backup(lab, place, image)
