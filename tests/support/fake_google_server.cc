@@ -1,6 +1,7 @@
 #include "tests/support/fake_google_server.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -21,20 +22,21 @@ std::string HeaderIn(const ServedRequest& request, const std::string& name) {
   return found == request.headers.end() ? "" : found->second;
 }
 
-// Half a byte at a time; base64 of the four bytes, the highest first.
+// Base64 of the four bytes, the highest first.
 std::string ChecksumOf(const std::string& bytes) {
-  uint32_t table[16];
-  for (uint32_t i = 0; i < 16; ++i) {
-    table[i] = i;
-    for (int bit = 0; bit < 4; ++bit) {
-      table[i] = (table[i] >> 1) ^ (table[i] % 2 == 1 ? 0x82F63B78 : 0);
+  static const std::array<uint32_t, 256> table = [] {
+    std::array<uint32_t, 256> made = {};
+    for (uint32_t i = 0; i < made.size(); ++i) {
+      made[i] = i;
+      for (int bit = 0; bit < 8; ++bit) {
+        made[i] = (made[i] >> 1) ^ (made[i] % 2 == 1 ? 0x82F63B78 : 0);
+      }
     }
-  }
+    return made;
+  }();
   uint32_t crc = 0xFFFFFFFF;
   for (const char c : bytes) {
-    crc ^= static_cast<uint8_t>(c);
-    crc = (crc >> 4) ^ table[crc % 16];
-    crc = (crc >> 4) ^ table[crc % 16];
+    crc = (crc >> 8) ^ table[(crc ^ static_cast<uint8_t>(c)) % table.size()];
   }
   crc = ~crc;
   const char parts[] = {static_cast<char>(crc >> 24), static_cast<char>(crc >> 16),
@@ -53,7 +55,7 @@ Json MetadataOf(const std::string& key, const FakeGoogleServer::Object& object) 
           {"name", key},
           {"size", absl::StrCat(object.bytes.size())},
           {"generation", absl::StrCat(object.generation)},
-          {"crc32c", ChecksumOf(object.bytes)},
+          {"crc32c", object.crc32c},
           {"updated", "2026-01-02T03:04:05.678Z"}};
 }
 
@@ -119,7 +121,7 @@ std::map<std::string, FakeGoogleServer::Object> FakeGoogleServer::objects() cons
 
 void FakeGoogleServer::SetObject(const std::string& key, const std::string& bytes) {
   std::scoped_lock lock(mutex_);
-  objects_[key] = {.bytes = bytes, .generation = ++generation_};
+  objects_[key] = {.bytes = bytes, .crc32c = ChecksumOf(bytes), .generation = ++generation_};
 }
 
 std::vector<ServedRequest> FakeGoogleServer::requests() const {
@@ -219,8 +221,10 @@ void FakeGoogleServer::Upload(const ServedRequest& request, Target& target,
     return;
   }
   object.storage_class = metadata.value("storageClass", "STANDARD");
+  object.crc32c = sum;
   if (flips_) {
     FlipOneBit(object.bytes);
+    object.crc32c = ChecksumOf(object.bytes);
   }
   objects_[name] = object;
   connection.Send(200, MetadataOf(name, object).dump());
@@ -233,7 +237,7 @@ void FakeGoogleServer::Download(const ServedRequest& request, const Object& obje
     FlipOneBit(bytes);
   }
   // In two lines, as the service sends it.
-  Headers headers = {{"x-goog-hash", "crc32c=" + ChecksumOf(object.bytes)},
+  Headers headers = {{"x-goog-hash", "crc32c=" + object.crc32c},
                      {"x-goog-hash", "md5=xxxxxxxxxxxxxxxxxxxxxx=="},
                      {"x-goog-generation", absl::StrCat(object.generation)}};
   const std::string header = HeaderIn(request, "range");

@@ -34,6 +34,7 @@ class FakeGoogleServer {
 
   struct Object {
     std::string bytes = {};
+    std::string crc32c = {};  // of them, as metadata have it
     int64_t generation = 0;
     std::string storage_class = "STANDARD";
     std::string kms_key_name = {};
