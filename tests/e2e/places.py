@@ -13,6 +13,7 @@ import time
 
 import objects
 import processes
+import tunnel
 
 BUCKET = "bucket"
 READY_SECONDS_MAX = 60
@@ -192,18 +193,7 @@ class _Tunnel(socketserver.BaseRequestHandler):
         with processes.inside(proxy.bed.name):
             inner = socket.create_connection(("127.0.0.1", proxy.port_behind))
         with inner:
-            self.request.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            back = threading.Thread(target=self._pass, args=(inner, self.request))
-            back.start()
-            self._pass(self.request, inner)
-            back.join()
-
-    @staticmethod
-    def _pass(source, target):
-        with contextlib.suppress(OSError):
-            while some := source.recv(1 << 16):
-                target.sendall(some)
-            target.shutdown(socket.SHUT_WR)
+            tunnel.join(self.request, inner)
 
 
 class Proxy:

@@ -7,7 +7,6 @@ stock restic has no other way to an emulator of Google. It sends nothing but rea
 """
 
 import base64
-import contextlib
 import hashlib
 import hmac
 import os
@@ -22,11 +21,13 @@ import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "scripts" / "dev")]
+sys.path.append(str(HERE.parent / "e2e"))
 
 import console  # noqa: E402  pylint: disable=wrong-import-position
 import debian  # noqa: E402  pylint: disable=wrong-import-position
 import gateway  # noqa: E402  pylint: disable=wrong-import-position
 import packages  # noqa: E402  pylint: disable=wrong-import-position
+import tunnel  # noqa: E402  pylint: disable=wrong-import-position
 
 PINS = HERE / "azurite"  # Of Azurite from npm, and of Node.js with its npm from PyPI, so that every machine has the same.
 ACCOUNT, ACCOUNT_KEY = "deltaaccount", base64.b64encode(b"key/of+the=account").decode()
@@ -79,18 +80,7 @@ class _Tunnel(socketserver.StreamRequestHandler):
             self.wfile.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
             return
         with socket.create_connection(("127.0.0.1", self.server.ports[target])) as inner:
-            self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            back = threading.Thread(target=self._pass, args=(inner, self.request))
-            back.start()
-            self._pass(self.request, inner)
-            back.join()
-
-    @staticmethod
-    def _pass(source, target):
-        with contextlib.suppress(OSError):
-            while piece := source.recv(1 << 16):
-                target.sendall(piece)
-            target.shutdown(socket.SHUT_WR)
+            tunnel.join(self.request, inner)
 
 
 class _Emulator(gateway.Server):
