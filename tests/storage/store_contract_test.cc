@@ -41,10 +41,18 @@ class FileSubject : public ObjectStoreSubject {
   FileObjectStore store_{parent_.path() + "/deep/repo", Random::Real()};
 };
 
-// Every decorator, around a fake.
+// Every decorator, around a fake that takes batches.
 class DecoratedSubject : public ObjectStoreSubject {
  public:
+  DecoratedSubject() { fake_.TakeBatches(3); }
   ObjectStore& store() override { return retrying_; }
+  bool Refuse(const std::string& key) override {
+    fake_.AddFault({.operation = support::StoreOperation::kDelete,
+                    .key_prefix = key,
+                    .last_call = 100,
+                    .status = absl::PermissionDeniedError("delete " + key)});
+    return true;
+  }
 
  private:
   support::FakeObjectStore fake_;
