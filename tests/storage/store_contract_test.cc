@@ -135,6 +135,10 @@ class S3Subject : public ObjectStoreSubject {
   ObjectStore& store() override {
     return is_retried_ ? static_cast<ObjectStore&>(retrying_) : store_;
   }
+  bool Refuse(const std::string& key) override {
+    server_.Refuse("deep prefix/repo/" + key);
+    return true;
+  }
 
  private:
   // The bucket's own host cannot be resolved: a proxy leads there.
