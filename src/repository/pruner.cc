@@ -171,9 +171,7 @@ absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& reposit
   }
   old_packs.insert(old_packs.end(), plan.removed.begin(), plan.removed.end());
   RETURN_IF_ERROR(DropPacks(ctx, repository, lock, old_packs, options, result));
-  for (const std::string& key : plan.sidecar_keys) {
-    RETURN_IF_ERROR(lock.TryDelete(ctx, key).status());
-  }
+  RETURN_IF_ERROR(lock.TryDelete(ctx, plan.sidecar_keys, [](std::size_t, bool) {}));
   result.refused = lock.refused();
   if (result.refused.count == 0) {
     RETURN_IF_ERROR(lock.Delete(ctx, kMayStillDeleteKey));

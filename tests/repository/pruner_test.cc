@@ -345,6 +345,7 @@ TEST_F(PrunerTest, MayDieAtAnyCall) {
   int64_t cuts = 0;
   for (int64_t call = 1;; ++call) {
     for (const CutMoment moment : {CutMoment::kBefore, CutMoment::kAfter}) {
+      store_.TakeBatches(moment == CutMoment::kAfter ? 3 : 1);
       store_.SetObjects(base);
       store_.Restart();
       std::unique_ptr<Repository> repository = Open();
