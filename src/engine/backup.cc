@@ -25,6 +25,7 @@
 #include "incremental/sources/extent_list_source.h"
 #include "incremental/sources/image_extent_source.h"
 #include "repository/chain.h"
+#include "repository/stored_packs.h"
 
 namespace csidelta::engine {
 namespace {

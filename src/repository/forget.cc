@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "storage/object_store.h"
 
 namespace csidelta::repository {
 namespace {

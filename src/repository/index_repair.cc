@@ -11,6 +11,7 @@
 #include "repository/pack_reader.h"
 #include "repository/record_sorter.h"
 #include "repository/repairer.h"
+#include "repository/stored_packs.h"
 
 namespace csidelta::repository {
 namespace {
