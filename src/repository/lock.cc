@@ -300,27 +300,38 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
 absl::StatusOr<std::unique_ptr<Lock>> Lock::Acquire(const CallContext& ctx, Repository& repository,
                                                     const LockOptions& options) {
   std::unique_ptr<Lock> lock(new Lock(repository, options, *ctx.clock));
-  ForeignLocks foreign(repository, lock->options_.liveness_probes, *ctx.clock);
-  const absl::Duration give_up_at = ctx.clock->Uptime() + options.wait_max;
+  RETURN_IF_ERROR(lock->Take(ctx, options.wait_max));
+  return lock;
+}
+
+absl::Status Lock::Take(const CallContext& ctx, absl::Duration wait_max) {
+  ForeignLocks foreign(repository_, options_.liveness_probes, clock_);
+  const absl::Duration give_up_at = clock_.Uptime() + wait_max;
   while (true) {
-    const absl::Status status = lock->TryTake(ctx, foreign);
-    if (absl::IsPermissionDenied(status) && !options.required) {
-      return lock;
+    const absl::Status status = TryTake(ctx, foreign);
+    if (absl::IsPermissionDenied(status) && !options_.required) {
+      return absl::OkStatus();
     }
     if (status.ok()) {
-      if (options.refresh_by_thread) {
-        lock->refresher_ = std::jthread(
-            [self = lock.get()](const std::stop_token& stop) { self->RefreshLoop(stop); });
+      if (options_.refresh_by_thread) {
+        refresher_ = std::jthread([this](const std::stop_token& stop) { RefreshLoop(stop); });
       }
-      return lock;
+      return status;
     }
-    const absl::Duration left = give_up_at - ctx.clock->Uptime();
+    const absl::Duration left = give_up_at - clock_.Uptime();
     if (!IsLocked(status) || left <= absl::ZeroDuration()) {
       return status;
     }
-    ctx.clock->SleepFor(std::min(left, PollDelay(*repository.environment().random)), ctx.stop);
+    clock_.SleepFor(std::min(left, PollDelay(*repository_.environment().random)), ctx.stop);
     RETURN_IF_ERROR(ctx.Check());
   }
+}
+
+absl::Status Lock::LetOthersIn(const CallContext& ctx) {
+  RETURN_IF_ERROR(FenceIfOld(ctx));
+  RETURN_IF_ERROR(Release(ctx));
+  RETURN_IF_ERROR(ctx.Pause(2 * kLockPollEvery));
+  return Take(ctx, std::max(options_.wait_max, kLockWaitForStale));
 }
 
 // Marks the lock lost when its file is gone.

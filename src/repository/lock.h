@@ -203,11 +203,17 @@ class Lock {
 
   absl::Status Release(const CallContext& ctx);
 
+  // Releases the lock for as long as clients that wait for it need to take it, and takes it again;
+  // waits for them at least as long as for a stale lock. An error leaves it released, or lost. What
+  // they changed is the caller's to find out.
+  absl::Status LetOthersIn(const CallContext& ctx);
+
  private:
   Lock(Repository& repository, LockOptions options, const Clock& clock)
       : repository_(repository), options_(std::move(options)), clock_(clock) {}
   void RefreshLoop(const std::stop_token& stop);
   absl::StatusOr<Id> WriteOwn(const CallContext& ctx);
+  absl::Status Take(const CallContext& ctx, absl::Duration wait_max);
   absl::Status TryTake(const CallContext& ctx, ForeignLocks& foreign);
   absl::Status CheckStillThere(const CallContext& ctx, const Id& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

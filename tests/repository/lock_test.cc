@@ -343,6 +343,29 @@ TEST_F(LockTest, AFreezeWithinManyDeletionsIsNoticedBeforeTheNextRequest) {
   }
 }
 
+TEST_F(LockTest, OthersAreLetInForAsLongAsTheyTake) {
+  const auto lock = Acquire(true);
+  ASSERT_THAT(lock, IsOk());
+  std::unique_ptr<Lock> other;
+  int sleeps = 0;
+  step_.on_sleep = [&] {
+    if (++sleeps == 1) {
+      EXPECT_THAT(Locks(), IsEmpty());
+      other = *Acquire(false);
+    } else if (sleeps == 9) {
+      other.reset();
+    }
+  };
+  EXPECT_THAT((*lock)->LetOthersIn(ctx_), IsOk());
+  EXPECT_GT(sleeps, 9);
+  EXPECT_THAT(Locks(), SizeIs(1));
+  EXPECT_THAT((*lock)->Fence(ctx_), IsOk());
+  step_.on_sleep = nullptr;
+  store_.RemoveObject(Locks().front());
+  step_.Advance(absl::Minutes(1));
+  EXPECT_THAT((*lock)->LetOthersIn(ctx_), StatusIs(absl::StatusCode::kAborted));
+}
+
 TEST_F(LockTest, AStepOfTheTimeOfDayRefreshesTheLock) {
   for (const absl::Duration step : {absl::Hours(1), -absl::Hours(2)}) {
     const auto lock = Acquire(true);
