@@ -416,10 +416,8 @@ void FakeAzureServer::List(const Target& target, ServedConnection& connection) c
   std::string last = after;
   std::size_t count = 0;
   bool is_cut = false;
-  for (auto blob = objects_.upper_bound(after); blob != objects_.end() && !is_cut; ++blob) {
-    if (!absl::StartsWith(blob->first, prefix)) {
-      continue;
-    }
+  for (auto blob = after < prefix ? objects_.lower_bound(prefix) : objects_.upper_bound(after);
+       blob != objects_.end() && absl::StartsWith(blob->first, prefix) && !is_cut; ++blob) {
     const auto slash =
         delimiter.empty() ? std::string::npos : blob->first.find(delimiter, prefix.size());
     const bool is_folder = slash != std::string::npos;

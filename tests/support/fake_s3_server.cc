@@ -450,10 +450,8 @@ void FakeS3Server::List(const Target& target, ServedConnection& connection) {
   std::string last;
   std::size_t count = 0;
   bool is_truncated = is_empty;
-  for (auto object = objects_.upper_bound(token); object != objects_.end() && !is_empty; ++object) {
-    if (!absl::StartsWith(object->first, prefix)) {
-      continue;
-    }
+  for (auto object = token < prefix ? objects_.lower_bound(prefix) : objects_.upper_bound(token);
+       object != objects_.end() && absl::StartsWith(object->first, prefix) && !is_empty; ++object) {
     const auto slash = get("delimiter").empty()
                            ? std::string::npos
                            : object->first.find(get("delimiter"), prefix.size());
