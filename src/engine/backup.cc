@@ -25,6 +25,7 @@
 #include "incremental/sources/extent_list_source.h"
 #include "incremental/sources/image_extent_source.h"
 #include "repository/chain.h"
+#include "repository/stored_packs.h"
 
 namespace csidelta::engine {
 namespace {
@@ -364,10 +365,11 @@ absl::Status BackupRun::AskForAll(const absl::Status& status, int64_t volume_byt
 absl::StatusOr<incremental::RepositorySize> MeasureRepository(const CallContext& ctx,
                                                               const Repository& repository) {
   incremental::RepositorySize size;
-  RETURN_IF_ERROR(repository.ListPacks(ctx, [&size](const repository::FileInfo& pack) {
-    size.pack_bytes += pack.size_bytes;
-    return absl::OkStatus();
-  }));
+  RETURN_IF_ERROR(
+      repository::ListPacksFast(ctx, repository, [&size](const repository::FileInfo& pack) {
+        size.pack_bytes += pack.size_bytes;
+        return absl::OkStatus();
+      }));
   ASSIGN_OR_RETURN(const std::vector<repository::FileInfo> snapshots,
                    repository.ListFiles(ctx, repository::FileKind::kSnapshot));
   size.snapshots = std::ssize(snapshots);

@@ -418,7 +418,7 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
                                          const LockFence& fence,
                                          const std::vector<BlobId>* only_with) {
   std::vector<FileInfo> orphans;
-  RETURN_IF_ERROR(repository.ListPacks(ctx, [&](const FileInfo& pack) {
+  RETURN_IF_ERROR(ListPacksFast(ctx, repository, [&](const FileInfo& pack) {
     if (!repository.index().FindPack(pack.id).has_value()) {
       orphans.push_back(pack);
     }

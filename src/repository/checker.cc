@@ -331,7 +331,7 @@ absl::StatusOr<bool> Checker::CheckIndex() {
 
 absl::Status Checker::CheckPacks() {
   missing_packs_.assign(index().pack_count(), true);
-  RETURN_IF_ERROR(repository_.ListPacks(ctx_, [&](const FileInfo& file) {
+  RETURN_IF_ERROR(ListPacksFast(ctx_, repository_, [&](const FileInfo& file) {
     const std::optional<uint32_t> ordinal = index().FindPack(file.id);
     if (ordinal.has_value()) {
       missing_packs_[*ordinal] = false;
@@ -618,7 +618,7 @@ absl::Status Checker::ListDamaged() {
   if (report_.damaged_packs_found == 0) {
     return absl::OkStatus();
   }
-  return repository_.ListPacks(ctx_, [&](const FileInfo& file) {
+  return ListPacksFast(ctx_, repository_, [&](const FileInfo& file) {
     const std::optional<uint32_t> ordinal = index().FindPack(file.id);
     if (ordinal.has_value() && damaged_[*ordinal]) {
       report_.damaged_until = std::max(report_.damaged_until, file.modified_at);

@@ -14,12 +14,12 @@
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "repository/repository.h"
+#include "storage/object_store.h"
 
 namespace csidelta::repository {
 namespace {
 
 constexpr std::size_t kListingsAtOnce = 8;
-constexpr std::size_t kDeletionsAtOnce = 16;
 // What a repository with a snapshot has besides its data.
 constexpr absl::string_view kParts[] = {"index/", "keys/", "snapshots/"};
 
@@ -124,8 +124,8 @@ absl::Status DeleteAll(const CallContext& ctx, storage::ObjectStore& store,
     return absl::OkStatus();
   }));
   for (const std::vector<std::string>& keys : parts) {
-    RETURN_IF_ERROR(ParallelFor(keys.size(), kDeletionsAtOnce,
-                                [&](std::size_t i) { return store.Delete(ctx, keys[i]); }));
+    RETURN_IF_ERROR(storage::DeleteObjects(
+        ctx, store, keys, [](std::size_t, const absl::Status& deleted) { return deleted; }));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "storage/object_store.h"
 
 namespace csidelta::repository {
 namespace {
@@ -106,21 +107,22 @@ absl::StatusOr<std::vector<ForgetGroup>> DecideForget(absl::Span<const StoredSna
 absl::Status RemoveSnapshots(const CallContext& ctx, Repository& repository, Lock& lock,
                              absl::Span<const Id> ids, const ProgressReporter& progress) {
   CSIDELTA_CHECK(lock.is_exclusive());
-  int64_t begun = 0;
+  int64_t done = 0;
   std::set<Id> refused;
   RETURN_IF_ERROR(lock.Fence(ctx));
   RETURN_IF_ERROR(repository.RemoveFiles(
       ctx, lock, FileKind::kSnapshot, ids,
-      [&] { Report(progress, "snapshots", std::min(begun++, std::ssize(ids)), std::ssize(ids)); },
+      [&] { Report(progress, "snapshots", std::min(++done, std::ssize(ids)), std::ssize(ids)); },
       &refused));
   // Only caches: one that stays behind goes with the next prune.
+  std::vector<std::string> sidecars;
   for (const Id& id : ids) {
     if (!refused.contains(id)) {
-      repository.store().Delete(ctx, SidecarKey(id)).IgnoreError();
+      sidecars.push_back(SidecarKey(id));
     }
   }
-  Report(progress, "snapshots", std::ssize(ids), std::ssize(ids));
-  return absl::OkStatus();
+  return storage::DeleteObjects(ctx, repository.store(), sidecars,
+                                [](std::size_t, const absl::Status&) { return absl::OkStatus(); });
 }
 
 }  // namespace csidelta::repository

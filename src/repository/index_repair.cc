@@ -11,6 +11,7 @@
 #include "repository/pack_reader.h"
 #include "repository/record_sorter.h"
 #include "repository/repairer.h"
+#include "repository/stored_packs.h"
 
 namespace csidelta::repository {
 namespace {
@@ -85,7 +86,7 @@ class IndexRepair {
 };
 
 absl::StatusOr<RepairIndexResult> IndexRepair::Run(Lock& lock) {
-  RETURN_IF_ERROR(repository_.ListPacks(ctx_, [this](const FileInfo& file) {
+  RETURN_IF_ERROR(ListPacksFast(ctx_, repository_, [this](const FileInfo& file) {
     const PackFact fact = {.id = file.id, .bytes = file.size_bytes};
     return facts_.Add(absl::MakeConstSpan(&fact, 1));
   }));

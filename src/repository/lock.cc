@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
@@ -298,27 +300,38 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
 absl::StatusOr<std::unique_ptr<Lock>> Lock::Acquire(const CallContext& ctx, Repository& repository,
                                                     const LockOptions& options) {
   std::unique_ptr<Lock> lock(new Lock(repository, options, *ctx.clock));
-  ForeignLocks foreign(repository, lock->options_.liveness_probes, *ctx.clock);
-  const absl::Duration give_up_at = ctx.clock->Uptime() + options.wait_max;
+  RETURN_IF_ERROR(lock->Take(ctx, options.wait_max));
+  return lock;
+}
+
+absl::Status Lock::Take(const CallContext& ctx, absl::Duration wait_max) {
+  ForeignLocks foreign(repository_, options_.liveness_probes, clock_);
+  const absl::Duration give_up_at = clock_.Uptime() + wait_max;
   while (true) {
-    const absl::Status status = lock->TryTake(ctx, foreign);
-    if (absl::IsPermissionDenied(status) && !options.required) {
-      return lock;
+    const absl::Status status = TryTake(ctx, foreign);
+    if (absl::IsPermissionDenied(status) && !options_.required) {
+      return absl::OkStatus();
     }
     if (status.ok()) {
-      if (options.refresh_by_thread) {
-        lock->refresher_ = std::jthread(
-            [self = lock.get()](const std::stop_token& stop) { self->RefreshLoop(stop); });
+      if (options_.refresh_by_thread) {
+        refresher_ = std::jthread([this](const std::stop_token& stop) { RefreshLoop(stop); });
       }
-      return lock;
+      return status;
     }
-    const absl::Duration left = give_up_at - ctx.clock->Uptime();
+    const absl::Duration left = give_up_at - clock_.Uptime();
     if (!IsLocked(status) || left <= absl::ZeroDuration()) {
       return status;
     }
-    ctx.clock->SleepFor(std::min(left, PollDelay(*repository.environment().random)), ctx.stop);
+    clock_.SleepFor(std::min(left, PollDelay(*repository_.environment().random)), ctx.stop);
     RETURN_IF_ERROR(ctx.Check());
   }
+}
+
+absl::Status Lock::LetOthersIn(const CallContext& ctx) {
+  RETURN_IF_ERROR(FenceIfOld(ctx));
+  RETURN_IF_ERROR(Release(ctx));
+  RETURN_IF_ERROR(ctx.Pause(2 * kLockPollEvery));
+  return Take(ctx, std::max(options_.wait_max, kLockWaitForStale));
 }
 
 // Marks the lock lost when its file is gone.
@@ -413,35 +426,60 @@ absl::Status Lock::FenceIfOld(const CallContext& ctx) {
 }
 
 absl::Status Lock::Delete(const CallContext& ctx, const std::string& key) {
-  const absl::Duration give_up_at = clock_.Uptime() + kDeleteTimeMax;
-  while (true) {
+  return Delete(ctx, absl::MakeConstSpan(&key, 1),
+                [](std::size_t, const absl::Status& deleted) { return deleted; });
+}
+
+absl::Status Lock::Delete(const CallContext& ctx, absl::Span<const std::string> keys,
+                          storage::DeletionSink sink) {
+  std::vector<std::size_t> left(keys.size());
+  std::iota(left.begin(), left.end(), 0);
+  absl::Duration give_up_at = clock_.Uptime() + kDeleteTimeMax;
+  while (!left.empty()) {
     RETURN_IF_ERROR(FenceIfOld(ctx));
     const Moment looked_at = CheckedAt();
     CallContext soon = ctx;
     soon.deadline = std::min(ctx.deadline, looked_at.uptime + kLockLookAgeMax);
     soon.not_after = looked_at.now + kLockLookAgeMax;
-    const absl::Status deleted = repository_.store().Delete(soon, key);
-    const bool look_is_old = AgeOf(looked_at) > kLockLookAgain;
-    if (deleted.ok() || !look_is_old || clock_.Uptime() >= give_up_at || !ctx.Check().ok()) {
-      return deleted;
+    std::vector<std::string> some;
+    for (const std::size_t number : left) {
+      some.push_back(keys[number]);
     }
+    std::vector<std::size_t> again;
+    const auto judge = [&](std::size_t i, const absl::Status& deleted) {
+      const bool look_is_old = AgeOf(looked_at) > kLockLookAgain;
+      if (deleted.ok() || !look_is_old || clock_.Uptime() >= give_up_at || !ctx.Check().ok()) {
+        give_up_at = clock_.Uptime() + kDeleteTimeMax;
+        return sink(left[i], deleted);
+      }
+      again.push_back(left[i]);
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(storage::DeleteObjects(soon, repository_.store(), some, judge));
+    left = std::move(again);
   }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Lock::TryDelete(const CallContext& ctx, const std::string& key) {
-  const absl::Status deleted = Delete(ctx, key);
-  const MutexLock lock(mutex_);
-  if (!absl::IsPermissionDenied(deleted) || refused_in_a_row_ == kRefusedInARowMax) {
-    refused_in_a_row_ = deleted.ok() ? 0 : refused_in_a_row_;
-    return deleted.ok() ? absl::StatusOr<bool>(true) : deleted;
-  }
-  ++refused_in_a_row_;
-  ++refused_.count;
-  refused_.why.Update(deleted);
-  if (refused_.first.size() < kRefusedNamedMax) {
-    refused_.first.push_back(key);
-  }
-  return false;
+absl::Status Lock::TryDelete(const CallContext& ctx, absl::Span<const std::string> keys,
+                             absl::FunctionRef<void(std::size_t number, bool is_gone)> sink) {
+  return Delete(ctx, keys, [&](std::size_t number, const absl::Status& deleted) {
+    const MutexLock lock(mutex_);
+    if (deleted.ok()) {
+      refused_in_a_row_ = 0;
+    } else if (!absl::IsPermissionDenied(deleted) || refused_in_a_row_ == kRefusedInARowMax) {
+      return deleted;
+    } else {
+      ++refused_in_a_row_;
+      ++refused_.count;
+      refused_.why.Update(deleted);
+      if (refused_.first.size() < kRefusedNamedMax) {
+        refused_.first.push_back(keys[number]);
+      }
+    }
+    sink(number, deleted.ok());
+    return absl::OkStatus();
+  });
 }
 
 absl::Status Lock::Release(const CallContext& ctx) {

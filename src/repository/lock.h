@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -20,6 +22,7 @@
 #include "base/mutex.h"
 #include "repository/blob.h"
 #include "repository/repository.h"
+#include "storage/object_store.h"
 
 namespace csidelta::repository {
 
@@ -182,9 +185,13 @@ class Lock {
   // machine that slept, meanwhile looks again before it sends another. Errors are those of Fence()
   // and of the store.
   absl::Status Delete(const CallContext& ctx, const std::string& key);
-  // Delete(); false, and remembered, where the store refuses it for this object. PERMISSION_DENIED
-  // when it refused kRefusedInARowMax before: then it may be so for all.
-  absl::StatusOr<bool> TryDelete(const CallContext& ctx, const std::string& key);
+  // The same for many objects, by storage::DeleteObjects().
+  absl::Status Delete(const CallContext& ctx, absl::Span<const std::string> keys,
+                      storage::DeletionSink sink);
+  // The same; tells which are gone, and remembers those that the store refuses to delete.
+  // PERMISSION_DENIED when it refused kRefusedInARowMax before: then it may be so for all.
+  absl::Status TryDelete(const CallContext& ctx, absl::Span<const std::string> keys,
+                         absl::FunctionRef<void(std::size_t number, bool is_gone)> sink);
   RefusedDeletions refused() const {
     const MutexLock lock(mutex_);
     return refused_;
@@ -196,11 +203,17 @@ class Lock {
 
   absl::Status Release(const CallContext& ctx);
 
+  // Releases the lock for as long as clients that wait for it need to take it, and takes it again;
+  // waits for them at least as long as for a stale lock. An error leaves it released, or lost. What
+  // they changed is the caller's to find out.
+  absl::Status LetOthersIn(const CallContext& ctx);
+
  private:
   Lock(Repository& repository, LockOptions options, const Clock& clock)
       : repository_(repository), options_(std::move(options)), clock_(clock) {}
   void RefreshLoop(const std::stop_token& stop);
   absl::StatusOr<Id> WriteOwn(const CallContext& ctx);
+  absl::Status Take(const CallContext& ctx, absl::Duration wait_max);
   absl::Status TryTake(const CallContext& ctx, ForeignLocks& foreign);
   absl::Status CheckStillThere(const CallContext& ctx, const Id& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,20 +1,24 @@
 #include "repository/maintenance.h"
 
-#include <atomic>
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/check.h"
-#include "base/worker_pool.h"
+#include "base/status_macros.h"
 
 namespace csidelta::repository {
 namespace {
 
 // Beyond it a double does not hold every number of bytes.
 constexpr double kByteSizeMax = 9e15;
+// Keys are made as they are needed, for a few batches at a time.
+constexpr std::size_t kKeysAtOnce = 4000;
 
 // A plain decimal number; no "inf", "nan", signs or exponents.
 bool ParseDecimal(absl::string_view text, double& number) {
@@ -63,16 +67,19 @@ absl::StatusOr<int64_t> DeletePacks(const CallContext& ctx, Lock& lock, std::siz
                                     absl::FunctionRef<PackId(std::size_t)> pack_at,
                                     const ProgressReporter& progress) {
   CSIDELTA_CHECK(lock.is_exclusive());
-  std::atomic<int64_t> done = 0;
-  std::atomic<int64_t> deleted = 0;
-  RETURN_IF_ERROR(ParallelFor(count, kMaintenanceThreads, [&](std::size_t i) -> absl::Status {
-    RETURN_IF_ERROR(ctx.Check());
-    ASSIGN_OR_RETURN(const bool is_gone, lock.TryDelete(ctx, PackKey(pack_at(i))));
-    deleted += is_gone ? 1 : 0;
-    Report(progress, "deleting packs", ++done, count);
-    return absl::OkStatus();
-  }));
-  return deleted.load();
+  int64_t deleted = 0;
+  std::vector<std::string> keys;
+  for (std::size_t done = 0; done < count;) {
+    keys.clear();
+    while (keys.size() < std::min(kKeysAtOnce, count - done)) {
+      keys.push_back(PackKey(pack_at(done + keys.size())));
+    }
+    RETURN_IF_ERROR(lock.TryDelete(ctx, keys, [&](std::size_t, bool is_gone) {
+      deleted += is_gone ? 1 : 0;
+      Report(progress, "deleting packs", ++done, count);
+    }));
+  }
+  return deleted;
 }
 
 }  // namespace csidelta::repository

@@ -47,7 +47,7 @@ absl::StatusOr<int64_t> ParseByteSize(absl::string_view text);
 // "5%" as 5. INVALID_ARGUMENT unless it is a number from 0 to 100 with a percent sign.
 absl::StatusOr<double> ParsePercent(absl::string_view text);
 
-// Deletes `count` packs with Lock::TryDelete(), many at a time, and returns how many are gone.
+// Deletes `count` packs with Lock::TryDelete(), and returns how many are gone.
 // REQUIRES that `lock` is exclusive and no index names them.
 absl::StatusOr<int64_t> DeletePacks(const CallContext& ctx, Lock& lock, std::size_t count,
                                     absl::FunctionRef<PackId(std::size_t)> pack_at,

@@ -240,7 +240,7 @@ absl::Status Planner::ComparePacks() {
   // A pack of another size than its index says was not written to its end, or was replaced: none of
   // its copies counts, and what only it holds is found missing in ChooseKeepers().
   packs_.resize(index().pack_count());
-  RETURN_IF_ERROR(repository_.ListPacks(ctx_, [&](const FileInfo& file) -> absl::Status {
+  RETURN_IF_ERROR(ListPacksFast(ctx_, repository_, [&](const FileInfo& file) -> absl::Status {
     const std::optional<uint32_t> ordinal = index().FindPack(file.id);
     if (!ordinal.has_value()) {
       RETURN_IF_ERROR(Note(plan_.unindexed, file.id));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -124,7 +125,7 @@ absl::StatusOr<int64_t> DeleteUnindexed(const CallContext& ctx, Repository& repo
       options.progress);
 }
 
-// Takes packs out of the index, then out of the store.
+// Takes packs out of the index.
 absl::Status DropPacks(const CallContext& ctx, Repository& repository, Lock& lock,
                        absl::Span<const uint32_t> packs, const PruneOptions& options,
                        PruneResult& result) {
@@ -142,12 +143,59 @@ absl::Status DropPacks(const CallContext& ctx, Repository& repository, Lock& loc
                    DropFromIndex(ctx, repository, lock, is_dropped, options.progress));
   result.index_files_written += rewritten.files_written;
   result.index_files_removed += rewritten.files_removed;
-  ASSIGN_OR_RETURN(const int64_t deleted,
-                   DeletePacks(
-                       ctx, lock, packs.size(),
-                       [&](std::size_t i) { return index.PackAt(packs[i]); }, options.progress));
-  result.packs_deleted += deleted;
   return absl::OkStatus();
+}
+
+// Packs that an index file lists which is new since then stay: others rely on them again.
+absl::Status LetOthersIn(const CallContext& ctx, Repository& repository, Lock& lock,
+                         std::vector<uint32_t>& packs) {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> before, repository.ListFiles(ctx, FileKind::kIndex));
+  RETURN_IF_ERROR(Annotate(lock.LetOthersIn(ctx), "packs that no index lists stay for now"));
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> after, repository.ListFiles(ctx, FileKind::kIndex));
+  const std::vector<Id> known = IdsOf(before);
+  PackBits listed(repository.index().pack_count());
+  for (const FileInfo& file : after) {
+    if (!absl::c_linear_search(known, file.id)) {
+      RETURN_IF_ERROR(repository.ReadIndexFile(ctx, file, [&](const IndexedPack& pack) {
+        const std::optional<uint32_t> ordinal = repository.index().FindPack(pack.id);
+        if (ordinal.has_value()) {
+          listed[*ordinal] = true;
+        }
+        return absl::OkStatus();
+      }));
+    }
+  }
+  std::erase_if(packs, [&](uint32_t pack) { return listed[pack]; });
+  return absl::OkStatus();
+}
+
+// Deletes packs that were taken out of the index, the last ones first. Returns whether others had
+// the lock meanwhile.
+absl::StatusOr<bool> DeleteDropped(const CallContext& ctx, Repository& repository, Lock& lock,
+                                   std::vector<uint32_t> packs, bool lets_others_in,
+                                   const PruneOptions& options, PruneResult& result) {
+  const std::size_t total = packs.size();
+  bool met_others = false;
+  absl::Duration since = ctx.clock->Uptime();
+  while (!packs.empty()) {
+    const std::size_t left = packs.size() - std::min(packs.size(), options.packs_deleted_alone);
+    const auto report = [&](absl::string_view stage, int64_t done, int64_t) {
+      Report(options.progress, stage, total - packs.size() + static_cast<std::size_t>(done), total);
+    };
+    ASSIGN_OR_RETURN(
+        const int64_t deleted,
+        DeletePacks(
+            ctx, lock, packs.size() - left,
+            [&](std::size_t i) { return repository.index().PackAt(packs[left + i]); }, report));
+    result.packs_deleted += deleted;
+    packs.resize(left);
+    if (lets_others_in && left > 0 && ctx.clock->Uptime() - since >= options.deletes_alone_max) {
+      RETURN_IF_ERROR(LetOthersIn(ctx, repository, lock, packs));
+      since = ctx.clock->Uptime();
+      met_others = true;
+    }
+  }
+  return met_others;
 }
 
 }  // namespace
@@ -164,6 +212,8 @@ absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& reposit
     if (!plan.unused.empty()) {
       // Makes room for what is written now: the disk may be full.
       RETURN_IF_ERROR(DropPacks(ctx, repository, lock, plan.unused, options, result));
+      RETURN_IF_ERROR(
+          DeleteDropped(ctx, repository, lock, plan.unused, false, options, result).status());
     }
     RETURN_IF_ERROR(RepackBlobs(ctx, repository, lock, plan, options, result));
   } else {
@@ -171,11 +221,11 @@ absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& reposit
   }
   old_packs.insert(old_packs.end(), plan.removed.begin(), plan.removed.end());
   RETURN_IF_ERROR(DropPacks(ctx, repository, lock, old_packs, options, result));
-  for (const std::string& key : plan.sidecar_keys) {
-    RETURN_IF_ERROR(lock.TryDelete(ctx, key).status());
-  }
+  RETURN_IF_ERROR(lock.TryDelete(ctx, plan.sidecar_keys, [](std::size_t, bool) {}));
+  ASSIGN_OR_RETURN(const bool met_others, DeleteDropped(ctx, repository, lock, std::move(old_packs),
+                                                        true, options, result));
   result.refused = lock.refused();
-  if (result.refused.count == 0) {
+  if (result.refused.count == 0 && !met_others) {
     RETURN_IF_ERROR(lock.Delete(ctx, kMayStillDeleteKey));
   }
   RETURN_IF_ERROR(

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/memory_budget.h"
 #include "repository/blob.h"
@@ -20,11 +22,14 @@
 //
 //   PlanPrune:  snapshots --walk--> used blobs --> which packs stay, go, or are repacked
 //   RunPrune:   unindexed packs go -> packs without any used blob go, the index first -> new
-//               packs -> their index -> index without the old packs -> old index files go -> old
-//               packs go -> sidecars of removed snapshots go
+//               packs -> their index -> index without the old packs -> old index files go ->
+//               sidecars of removed snapshots go -> old packs go
 //
 // So what is not used makes room first: on a full disk only the index is written before. Other
 // copies of used blobs stay until the one to keep has been read, if it is.
+//
+// Packs that were taken out of the index go last. If that takes long, clients that wait for the
+// lock get it now and then; packs that they list again stay.
 //
 // Dead at any point of this, it leaves a repository that checks clean and that the next prune
 // finishes. Memory is taken from the repository's budget: beside the index five bits per copy of a
@@ -54,6 +59,10 @@ struct PruneOptions {
   DistrustedPacks distrusted = {};
   int64_t pack_target_bytes = kPackTargetBytesLocal;
   int data_compression_level = kDataCompressionLevel;
+  // Others who wait for the lock get it when so many packs that no index lists any more were
+  // deleted, and it was held for so long.
+  std::size_t packs_deleted_alone = 4000;
+  absl::Duration deletes_alone_max = absl::Minutes(10);
   ProgressReporter progress = nullptr;
 };
 

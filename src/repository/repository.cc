@@ -773,8 +773,8 @@ absl::Status Repository::RemoveFile(const CallContext& ctx, FileKind kind, const
 }
 
 absl::Status Repository::RemoveFiles(const CallContext& ctx, Lock& lock, FileKind kind,
-                                     absl::Span<const Id> ids,
-                                     absl::FunctionRef<void()> before_each, std::set<Id>* refused) {
+                                     absl::Span<const Id> ids, absl::FunctionRef<void()> after_each,
+                                     std::set<Id>* refused) {
   std::vector<Id> listed(ids.begin(), ids.end());
   for (int round = 0; !listed.empty(); ++round) {
     if (round == kRemovalRounds) {
@@ -782,17 +782,21 @@ absl::Status Repository::RemoveFiles(const CallContext& ctx, Lock& lock, FileKin
           absl::StrCat(Describe(kind, listed.front()), " was removed, but is listed all the same"));
     }
     std::set<Id> removed;
+    std::vector<std::string> keys;
     for (const Id& id : listed) {
-      RETURN_IF_ERROR(ctx.Check());
-      before_each();
-      bool is_gone = true;
-      if (refused != nullptr) {
-        ASSIGN_OR_RETURN(is_gone, lock.TryDelete(ctx, FileKey(kind, id)));
-      } else {
-        RETURN_IF_ERROR(lock.Delete(ctx, FileKey(kind, id)));
-      }
-      (is_gone ? removed : *refused).insert(id);
+      keys.push_back(FileKey(kind, id));
     }
+    const auto note = [&](std::size_t number, bool is_gone) {
+      after_each();
+      (is_gone ? removed : *refused).insert(listed[number]);
+    };
+    const auto must_go = [&](std::size_t number, const absl::Status& deleted) {
+      RETURN_IF_ERROR(deleted);
+      note(number, true);
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(refused != nullptr ? lock.TryDelete(ctx, keys, note)
+                                       : lock.Delete(ctx, keys, must_go));
     ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, kind));
     listed.clear();
     for (const FileInfo& file : files) {

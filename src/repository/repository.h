@@ -163,7 +163,7 @@ class Repository {
   // added to `refused`; where that is null, the first is an error. Removes nothing where `ids` is
   // empty.
   absl::Status RemoveFiles(const CallContext& ctx, Lock& lock, FileKind kind,
-                           absl::Span<const Id> ids, absl::FunctionRef<void()> before_each,
+                           absl::Span<const Id> ids, absl::FunctionRef<void()> after_each,
                            std::set<Id>* refused = nullptr);
   // Names that are not ids are left out.
   absl::StatusOr<std::vector<FileInfo>> ListFiles(const CallContext& ctx, FileKind kind) const;

@@ -172,12 +172,17 @@ absl::StatusOr<bool> Prover::AreThere(SnapshotNeeds& needs) const {
     return AddIds(sorter, absl::MakeConstSpan(&file.id, 1), kListed);
   };
   const absl::Time now = ctx_.clock->Now();
-  ASSIGN_OR_RETURN(const bool all_listed,
-                   ListPacksFast(ctx_, repository_, limits_.packs_listed_at_once, is_old, take));
-  if (!all_listed) {
+  int64_t seen = 0;
+  const auto take_few = [&](const FileInfo& file) {
+    return ++seen > limits_.packs_listed_at_once ? absl::OutOfRangeError("enough") : take(file);
+  };
+  const absl::Status listed_all =
+      is_old ? ListPacksFast(ctx_, repository_, take) : repository_.ListPacks(ctx_, take_few);
+  if (seen > limits_.packs_listed_at_once) {
     needs.packs_listed = static_cast<uint32_t>(limits_.packs_listed_at_once + 1);
     return true;
   }
+  RETURN_IF_ERROR(listed_all);
   RETURN_IF_ERROR(ForEachId(ctx_, repository_, needs.packs, [&](absl::Span<const Id> ids) {
     return AddIds(sorter, ids, kNeeded);
   }));

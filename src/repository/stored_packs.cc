@@ -18,6 +18,10 @@ namespace {
 constexpr std::size_t kLooksAtOnce = 8;
 constexpr std::size_t kFolders = 256;
 constexpr std::size_t kFoldersListedAtOnce = 16;
+// Names are hashes, so a page shows how many packs there are. If it fills no more folders than
+// this, a request for each folder takes less time than the pages do.
+constexpr int64_t kPacksOfPage = 1000;
+constexpr std::size_t kFoldersOfPageMax = 8;
 
 absl::Status NotStored(absl::string_view pack, int64_t bytes_found) {
   return absl::DataLossError(
@@ -57,36 +61,37 @@ absl::StatusOr<PackBits> FindAbsentPacks(const CallContext& ctx, const Repositor
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(
-      ListPacksFast(ctx, repository, kPacksListedAtOnce, /*beyond=*/true, take).status());
+  RETURN_IF_ERROR(ListPacksFast(ctx, repository, take));
   return unusable;
 }
 
-absl::StatusOr<bool> ListPacksFast(const CallContext& ctx, const Repository& repository,
-                                   int64_t listed_at_once, bool beyond,
-                                   absl::FunctionRef<absl::Status(const FileInfo&)> take) {
+absl::Status ListPacksFast(const CallContext& ctx, const Repository& repository,
+                           absl::FunctionRef<absl::Status(const FileInfo&)> take) {
+  PackId last;
   int64_t seen = 0;
-  const absl::Status listed = repository.ListPacks(ctx, [&](const FileInfo& file) {
-    return ++seen > listed_at_once ? absl::OutOfRangeError("enough") : take(file);
+  bool in_order = true;
+  bool is_many = false;
+  const absl::Status listed = repository.ListPacks(ctx, [&](const FileInfo& file) -> absl::Status {
+    in_order = in_order && last < file.id;
+    last = file.id;
+    RETURN_IF_ERROR(take(file));
+    is_many = ++seen == kPacksOfPage && in_order && last.bytes()[0] < kFoldersOfPageMax;
+    return is_many ? absl::OutOfRangeError("many") : absl::OkStatus();
   });
-  if (seen <= listed_at_once) {
-    RETURN_IF_ERROR(listed);
-    return true;
+  if (!is_many) {
+    return listed;
   }
-  if (!beyond) {
-    return false;
-  }
+  const std::size_t from = last.bytes()[0];
   Mutex mutex;
-  RETURN_IF_ERROR(ParallelFor(kFolders, kFoldersListedAtOnce, [&](std::size_t folder) {
+  return ParallelFor(kFolders - from, kFoldersListedAtOnce, [&](std::size_t i) {
     return repository.ListPacks(
         ctx,
         [&](const FileInfo& file) {
           const MutexLock lock(mutex);
-          return take(file);
+          return i == 0 && file.id <= last ? absl::OkStatus() : take(file);
         },
-        static_cast<uint8_t>(folder));
-  }));
-  return true;
+        static_cast<uint8_t>(from + i));
+  });
 }
 
 std::optional<BlobLocation> StoredBlobs::Find(const BlobHandle& handle) {

@@ -47,12 +47,11 @@ absl::StatusOr<PackBits> FindAbsentPacks(const CallContext& ctx, const Repositor
                                          const BlobIndex& index,
                                          const DistrustedPacks& distrusted = {});
 
-// Lists data/: at once up to `listed_at_once` packs. If there are more, and `beyond`, it is listed
-// again by the first bytes of the names, many of them at a time. Calls `take` for each pack, for
-// some twice, one call at a time. The answer is whether all were listed.
-absl::StatusOr<bool> ListPacksFast(const CallContext& ctx, const Repository& repository,
-                                   int64_t listed_at_once, bool beyond,
-                                   absl::FunctionRef<absl::Status(const FileInfo&)> take);
+// Repository::ListPacks() for a store that may be far away. If the first page shows that there are
+// many packs, the rest is listed by folder, 16 at a time. Calls `take` once for each pack, one call
+// at a time; by folder not in their order, which would take memory for whole folders.
+absl::Status ListPacksFast(const CallContext& ctx, const Repository& repository,
+                           absl::FunctionRef<absl::Status(const FileInfo&)> take);
 inline constexpr int64_t kPacksListedAtOnce = 10'000;
 
 // The blobs of an index that a run relies on, which are those in packs that are stored. Remembers

@@ -189,6 +189,40 @@ absl::StatusOr<ListPage> ParseBlobList(absl::string_view xml) {
   return page;
 }
 
+absl::StatusOr<std::vector<std::pair<std::string, net::HttpResponse>>> ParseBatchAnswer(
+    const net::HttpResponse& answer) {
+  const std::pair<std::string, std::string> type =
+      absl::StrSplit(net::Header(answer, "content-type"), absl::MaxSplits("boundary=", 1));
+  const std::string boundary =
+      absl::StrCat("--", absl::StripSuffix(absl::StripPrefix(type.second, "\""), "\""));
+  std::vector<absl::string_view> texts = absl::StrSplit(answer.body, boundary);
+  if (type.second.empty() || texts.size() < 2 || !absl::StartsWith(texts.back(), "--")) {
+    return absl::InvalidArgumentError("not a whole answer to a batch");
+  }
+  texts.pop_back();
+  std::vector<std::pair<std::string, net::HttpResponse>> parts;
+  for (const absl::string_view text : absl::MakeSpan(texts).subspan(1)) {
+    // Headers of the part, then status and headers of the answer, then its body.
+    const std::vector<absl::string_view> pieces =
+        absl::StrSplit(text, absl::MaxSplits("\r\n\r\n", 2));
+    std::string id;
+    for (absl::string_view line : absl::StrSplit(pieces.front(), "\r\n")) {
+      if (absl::StartsWithIgnoreCase(line, "content-id:")) {
+        id = std::string(absl::StripAsciiWhitespace(line.substr(line.find(':') + 1)));
+      }
+    }
+    net::HttpResponse response;
+    response.body = std::string(pieces.size() > 2 ? pieces[2] : "");
+    absl::string_view status = pieces.size() > 1 ? pieces[1] : "";
+    if (!absl::ConsumePrefix(&status, "HTTP/1.1 ") ||
+        !absl::SimpleAtoi(status.substr(0, 3), &response.status)) {
+      return absl::InvalidArgumentError("a part of an answer to a batch has no status");
+    }
+    parts.emplace_back(std::move(id), std::move(response));
+  }
+  return parts;
+}
+
 AzureObjectStore::AzureObjectStore(AzureOptions options, net::HttpClient& http,
                                    AzureCredentials& credentials, Random& random, StoreMeter& meter)
     : BucketObjectStore(options.prefix, http, credentials, meter),
@@ -215,7 +249,9 @@ absl::StatusOr<BucketObjectStore::SignedRequest> AzureObjectStore::Sign(const Ca
                   call.key.empty() ? "" : "/",
                   call.key.empty() ? "" : EncodePath(absl::StrCat(prefix(), call.key)),
                   call.query.empty() ? "" : "?", call.query);
-  request.headers.emplace_back("x-ms-version", kAzureVersion);
+  if (!call.is_part) {
+    request.headers.emplace_back("x-ms-version", kAzureVersion);
+  }
   request.headers.emplace_back("x-ms-date",
                                absl::FormatTime(kAzureTime, time, absl::UTCTimeZone()));
   if (!access.key.empty()) {
@@ -306,6 +342,55 @@ absl::Status AzureObjectStore::Put(const CallContext& ctx, const std::string& ke
   }
   call.headers.emplace_back("x-ms-blob-type", "BlockBlob");
   return PutBody(ctx, std::move(call));
+}
+
+absl::StatusOr<std::vector<absl::Status>> AzureObjectStore::DeleteBatch(
+    const CallContext& ctx, absl::Span<const std::string> keys) {
+  const std::string boundary = absl::StrCat("batch_", absl::Hex(random_.Below(int64_t{1} << 62)));
+  std::string body;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    RETURN_IF_ERROR(CheckKey(keys[i]));
+    const BucketCall part{.what = "", .method = "DELETE", .key = keys[i], .is_part = true};
+    ASSIGN_OR_RETURN(const SignedRequest request, Sign(ctx, part, ServerTime(ctx)));
+    absl::StrAppend(&body, "--", boundary,
+                    "\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n"
+                    "Content-ID: ",
+                    i, "\r\n\r\nDELETE ", request.http.url.target, " HTTP/1.1\r\n");
+    for (const auto& [name, value] : request.http.headers) {
+      absl::StrAppend(&body, name, ": ", value, "\r\n");
+    }
+    absl::StrAppend(&body, "content-length: 0\r\n\r\n");
+  }
+  absl::StrAppend(&body, "--", boundary, "--\r\n");
+  const BucketCall call{
+      .what = absl::StrCat("delete ", keys.size(), " objects"),
+      .method = "POST",
+      .query = "restype=container&comp=batch",
+      .headers = {{"content-type", absl::StrCat("multipart/mixed; boundary=", boundary)}},
+      .body = body,
+      .answer_bytes_max = kXmlBytesMax};
+  ASSIGN_OR_RETURN(const net::HttpResponse answer, SendBatch(ctx, call));
+  const auto parts = ParseBatchAnswer(answer);
+  if (!parts.ok()) {
+    return EndBatches(Annotate(parts.status(), call.what));
+  }
+  std::vector<absl::Status> told = Untold(keys.size());
+  for (const auto& [id, part] : *parts) {
+    std::size_t number = 0;
+    if (!absl::SimpleAtoi(id, &number) || number >= keys.size()) {
+      // Without an id it is the refusal of the whole batch.
+      const absl::Status refused = Failure(part, call);
+      return id.empty() && !IsSuccess(part) && MayHeal(refused) ? refused : EndBatches(refused);
+    }
+    // A refusal of credentials stays untold: a request of its own may renew them.
+    if (IsSuccess(part) || ReadRefusal(part) == Refusal::kOther) {
+      Tell(IsSuccess(part)
+               ? absl::OkStatus()
+               : Annotate(ReadFailure(part, call), absl::StrCat("delete ", keys[number])),
+           told[number]);
+    }
+  }
+  return told;
 }
 
 // Puts `call.body` block by block, then the list that makes a blob of them.

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/random.h"
 #include "storage/azure_credentials.h"
@@ -42,6 +44,12 @@ class AzureObjectStore : public BucketObjectStore {
 
   absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
                    const PutOptions& options) override;
+  absl::StatusOr<std::vector<absl::Status>> DeleteBatch(
+      const CallContext& ctx, absl::Span<const std::string> keys) override;
+  DeletionLimits deletion_limits() const override {
+    return takes_batches() ? DeletionLimits{.keys_per_request_max = 256}
+                           : BucketObjectStore::deletion_limits();
+  }
   std::string Describe() const override;
 
  private:
@@ -67,5 +75,10 @@ std::string AzureStringToSign(const net::HttpRequest& request, absl::string_view
 // An EnumerationResults. INVALID_ARGUMENT also for a page that does not say whether it is the last.
 // Pure.
 absl::StatusOr<ListPage> ParseBlobList(absl::string_view xml);
+
+// The parts of an answer to a Blob Batch, each with its Content-ID, "" where it has none.
+// INVALID_ARGUMENT for what is no such answer, or not the whole of it. Pure.
+absl::StatusOr<std::vector<std::pair<std::string, net::HttpResponse>>> ParseBatchAnswer(
+    const net::HttpResponse& answer);
 
 }  // namespace csidelta::storage

@@ -156,12 +156,12 @@ absl::Status BucketObjectStore::Failure(const net::HttpResponse& response,
 }
 
 void BucketObjectStore::CountFurther(const BucketCall& call) {
-  const bool is_put = call.method == "PUT" || call.method == "POST";
-  meter_.Add(is_put                    ? &StoreUsage::put_requests
-             : call.method == "DELETE" ? &StoreUsage::delete_requests
-             : call.method == "HEAD"   ? &StoreUsage::stat_requests
-             : call.key.empty()        ? &StoreUsage::list_requests
-                                       : &StoreUsage::get_requests,
+  const bool is_put = call.method == "PUT" || (call.method == "POST" && !call.key.empty());
+  meter_.Add(is_put                                             ? &StoreUsage::put_requests
+             : call.method == "DELETE" || call.method == "POST" ? &StoreUsage::delete_requests
+             : call.method == "HEAD"                            ? &StoreUsage::stat_requests
+             : call.key.empty()                                 ? &StoreUsage::list_requests
+                                                                : &StoreUsage::get_requests,
              1);
 }
 
@@ -237,7 +237,7 @@ absl::StatusOr<net::HttpResponse> BucketObjectStore::Answer(const CallContext& c
   std::optional<absl::Duration> latest;  // A source may have new ones for ever, all refused.
   for (bool is_first = true;; is_first = false) {
     RETURN_IF_ERROR(ctx.Check());
-    const absl::Time time = ctx.clock->Now() + absl::Seconds(clock_skew_seconds_.load());
+    const absl::Time time = ServerTime(ctx);
     ASSIGN_OR_RETURN(const SignedRequest request, Sign(ctx, call, time));
     if (!is_first) {
       CountFurther(call);
@@ -423,6 +423,21 @@ absl::Status BucketObjectStore::Delete(const CallContext& ctx, const std::string
   ASSIGN_OR_RETURN(const net::HttpResponse response, Send(ctx, call));
   const absl::Status status = IsSuccess(response) ? absl::OkStatus() : Failure(response, call);
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+absl::StatusOr<net::HttpResponse> BucketObjectStore::SendBatch(const CallContext& ctx,
+                                                               const BucketCall& call) {
+  ASSIGN_OR_RETURN(net::HttpResponse response, Send(ctx, call));
+  if (IsSuccess(response)) {
+    return response;
+  }
+  const absl::Status status = Failure(response, call);
+  return MayHeal(status) ? status : EndBatches(status);
+}
+
+absl::Status BucketObjectStore::EndBatches(const absl::Status& why) {
+  takes_batches_ = false;
+  return absl::UnimplementedError(why.message());
 }
 
 }  // namespace csidelta::storage

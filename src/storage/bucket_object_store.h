@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/secret.h"
 #include "base/status_macros.h"
@@ -39,6 +40,7 @@ struct BucketCall {
   absl::string_view body = {};
   std::string body_end = {};
   std::string sha256_hex = {};  // of the body
+  bool is_part = false;         // of the body of another request
   int64_t answer_bytes_max = 0;
 };
 
@@ -53,6 +55,9 @@ struct BucketCall {
 // refused signature is made again with the same keys first, and a host that is not found is looked
 // for a few times; once it had let us in, that it is not found is UNAVAILABLE. A redirect is
 // followed where the dialect knows how.
+//
+// S3's DeleteObjects and Azure's Blob Batch delete many objects. A server that refuses them, or
+// whose answer cannot be understood, gets a request for each object from then on.
 //
 // Borrows `http`, `credentials` and `meter`, which is told of every request after a call's first.
 class BucketObjectStore : public ObjectStore {
@@ -74,6 +79,7 @@ class BucketObjectStore : public ObjectStore {
     return ListPages(ctx, {.prefix = prefix, .is_deep = false}, sink);
   }
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
+  DeletionLimits deletion_limits() const override { return {.requests_in_flight_max = 64}; }
 
  protected:
   // Why an answer is no success, as far as another request may help. The last three refuse the
@@ -118,6 +124,23 @@ class BucketObjectStore : public ObjectStore {
     return absl::OkStatus();
   }
 
+  // Send() of a batch. A refusal that is not transient ends batches.
+  absl::StatusOr<net::HttpResponse> SendBatch(const CallContext& ctx, const BucketCall& call);
+  // No batch is sent any more, because of `why`. UNIMPLEMENTED: this one tells of no key.
+  absl::Status EndBatches(const absl::Status& why);
+  bool takes_batches() const { return takes_batches_; }
+  // The statuses of a batch of so many keys before its answer is read.
+  static std::vector<absl::Status> Untold(std::size_t keys) {
+    return {keys, absl::UnimplementedError("the answer does not say that it was deleted")};
+  }
+  // Notes what an answer says about a key. If it says two things, the worse one counts.
+  static void Tell(absl::Status status, absl::Status& told) {
+    const bool is_gone = status.ok() || absl::IsNotFound(status);
+    if (!is_gone || absl::IsUnimplemented(told)) {
+      told = is_gone ? absl::OkStatus() : std::move(status);
+    }
+  }
+
   // Any answer that is neither a wrong clock nor refused credentials, when that could be helped.
   absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const BucketCall& call) {
     return Annotate(Answer(ctx, call), call.what);
@@ -131,6 +154,9 @@ class BucketObjectStore : public ObjectStore {
 
   const std::string& prefix() const { return prefix_; }
   bool was_let_in() const { return was_let_in_; }
+  absl::Time ServerTime(const CallContext& ctx) const {
+    return ctx.clock->Now() + absl::Seconds(clock_skew_seconds_.load());
+  }
 
  private:
   absl::Status ListPages(const CallContext& ctx, PageRequest page, ObjectSink sink);
@@ -150,6 +176,7 @@ class BucketObjectStore : public ObjectStore {
   std::atomic<int64_t> clock_skew_seconds_ =
       0;  // The server's clock is ahead of the local one by so much.
   std::atomic<bool> was_let_in_ = false;  // with whichever credentials
+  std::atomic<bool> takes_batches_ = true;
 };
 
 // Whether the status is a success of HTTP.

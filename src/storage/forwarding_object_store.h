@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "storage/object_store.h"
@@ -71,6 +72,13 @@ class ForwardingObjectStore : public ObjectStore {
     return Pass(ctx, {CallKind::kDelete},
                 [&](const CallContext& passed) { return inner_.Delete(passed, key); });
   }
+  absl::StatusOr<std::vector<absl::Status>> DeleteBatch(
+      const CallContext& ctx, absl::Span<const std::string> keys) override {
+    return Answered<std::vector<absl::Status>>(
+        ctx, {CallKind::kDelete},
+        [&](const CallContext& passed) { return inner_.DeleteBatch(passed, keys); });
+  }
+  DeletionLimits deletion_limits() const override { return inner_.deletion_limits(); }
   absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx,
                                           absl::Span<const std::string> folders,
                                           KeyPredicate is_managed,
@@ -162,9 +170,9 @@ class ReadOnlyObjectStore : public ForwardingObjectStore {
     if (call.kind == CallKind::kRemoveLeftovers) {
       return absl::OkStatus();  // None were removed.
     }
-    const bool changes =
-        call.kind == CallKind::kPutVersioned || call.kind == CallKind::kDeleteVersion;
-    return changes ? Refuse("change", "versions") : pass(ctx);
+    const bool changes = call.kind == CallKind::kPutVersioned ||
+                         call.kind == CallKind::kDeleteVersion || call.kind == CallKind::kDelete;
+    return changes ? Refuse("change", "objects or versions") : pass(ctx);
   }
 
  private:

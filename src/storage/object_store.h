@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -35,6 +37,12 @@ struct PutOptions {
   // SHA-256 of the bytes, 64 lower-case hexadecimal digits, when the caller knows it already; "":
   // a store that wants it computes it.
   std::string sha256_hex = {};
+};
+
+// How many objects a store deletes at a time. The defaults are for a store nearby.
+struct DeletionLimits {
+  std::size_t keys_per_request_max = 1;
+  std::size_t requests_in_flight_max = 8;
 };
 
 using ObjectSink = absl::FunctionRef<absl::Status(const ObjectInfo&)>;
@@ -93,6 +101,15 @@ class ObjectStore : public VersionedStore {
   // OK also when there is no such object.
   virtual absl::Status Delete(const CallContext& ctx, const std::string& key) = 0;
 
+  // Deletes many objects with one request, for DeleteObjects(). Returns a status for each key, in
+  // their order. UNIMPLEMENTED, for one key or for all, if the answer does not tell: such objects
+  // may be there or gone. A store that refuses these requests has other limits from then on.
+  virtual absl::StatusOr<std::vector<absl::Status>> DeleteBatch(
+      const CallContext& /*ctx*/, absl::Span<const std::string> /*keys*/) {
+    return absl::UnimplementedError("this store deletes one object at a time");
+  }
+  virtual DeletionLimits deletion_limits() const { return {}; }
+
   // Removes what writers that died left and that no other call shows, if it was to become an object
   // whose key `is_managed` knows and is older than `age_min` by the place's own clock; returns how
   // much. Looks below `folders` (prefixes) alone; "" is the place itself without its folders. A
@@ -107,5 +124,16 @@ class ObjectStore : public VersionedStore {
   // The place, for messages to people; without secrets.
   virtual std::string Describe() const = 0;
 };
+
+// What became of the key with that number.
+using DeletionSink =
+    absl::FunctionRef<absl::Status(std::size_t number, const absl::Status& deleted)>;
+
+// Deletes many objects as fast as the store can, and calls `sink` once for each, in no order, one
+// call at a time. OK is only what the store says about that key. If the answer to a batch omits a
+// key, or has a transient error for it, the key gets a request of its own. The first error of
+// `sink` is returned; deletions that have not begun are omitted then.
+absl::Status DeleteObjects(const CallContext& ctx, ObjectStore& store,
+                           absl::Span<const std::string> keys, DeletionSink sink);
 
 }  // namespace csidelta::storage

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
@@ -47,6 +48,15 @@ absl::Status WithMore(const absl::Status& status, absl::string_view more) {
   status.ForEachPayload(
       [&](absl::string_view name, const absl::Cord& payload) { longer.SetPayload(name, payload); });
   return longer;
+}
+
+// Most servers do not tell an object lock from a missing right.
+absl::Status OfDeletion(absl::Status status) {
+  return absl::IsPermissionDenied(status)
+             ? AsRetained(absl::PermissionDeniedError(absl::StrCat(
+                   status.message(),
+                   "; either it is retained (object lock), or the right to delete is missing")))
+             : status;
 }
 
 }  // namespace
@@ -127,7 +137,10 @@ BucketObjectStore::Refusal S3ObjectStore::ReadRefusal(const net::HttpResponse& r
 
 absl::Status S3ObjectStore::ReadFailure(const net::HttpResponse& response,
                                         const BucketCall& /*call*/) const {
-  const S3Error error = ReadS3Error(response);
+  return Explain(response, ReadS3Error(response));
+}
+
+absl::Status S3ObjectStore::Explain(const net::HttpResponse& response, const S3Error& error) const {
   const Way now = way();
   const absl::Status status =
       Annotate(S3Status(response, error, now.region),
@@ -355,12 +368,64 @@ absl::Status S3ObjectStore::CountArchived(const CallContext& ctx, const absl::St
 }
 
 absl::Status S3ObjectStore::Delete(const CallContext& ctx, const std::string& key) {
-  const absl::Status status = BucketObjectStore::Delete(ctx, key);
-  return absl::IsPermissionDenied(status)
-             ? AsRetained(absl::PermissionDeniedError(absl::StrCat(
-                   status.message(),
-                   "; either it is retained (object lock), or the right to delete is missing")))
-             : status;
+  return OfDeletion(BucketObjectStore::Delete(ctx, key));
+}
+
+// XML has no control characters; a prefix may have some.
+DeletionLimits S3ObjectStore::deletion_limits() const {
+  const bool is_text = absl::c_none_of(
+      prefix(), [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
+  return is_text && takes_batches()
+             ? DeletionLimits{.keys_per_request_max = 1000, .requests_in_flight_max = 4}
+             : BucketObjectStore::deletion_limits();
+}
+
+absl::StatusOr<std::vector<absl::Status>> S3ObjectStore::DeleteBatch(
+    const CallContext& ctx, absl::Span<const std::string> keys) {
+  std::string body = "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
+  absl::flat_hash_map<std::string, std::size_t> numbers;  // by the keys that the bucket has
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    RETURN_IF_ERROR(CheckKey(keys[i]));
+    const std::string key = absl::StrCat(prefix(), keys[i]);
+    numbers.emplace(key, i);
+    absl::StrAppend(&body, "<Object><Key>",
+                    absl::StrReplaceAll(key, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}}),
+                    "</Key></Object>");
+  }
+  // A quiet answer would name only the keys that failed.
+  absl::StrAppend(&body, "<Quiet>false</Quiet></Delete>");
+  BucketCall call{.what = absl::StrCat("delete ", keys.size(), " objects"),
+                  .method = "POST",
+                  .query = "delete=",
+                  .headers = {{"content-type", "application/xml"}},
+                  .body = body,
+                  .sha256_hex = Sha256Hex(body),
+                  .answer_bytes_max = kXmlBytesMax};
+  // All servers accept this checksum of a batch; many refuse the newer ones.
+  const std::string md5 = Md5(body);
+  call.headers.emplace_back(md5.empty() ? kChecksumHeader : "content-md5",
+                            md5.empty() ? Base64OfHex(call.sha256_hex) : absl::Base64Escape(md5));
+  ASSIGN_OR_RETURN(const net::HttpResponse response, SendBatch(ctx, call));
+  const absl::StatusOr<std::vector<DeletedObject>> deleted = ParseDeleteResult(response.body);
+  if (!deleted.ok()) {
+    return EndBatches(Annotate(deleted.status(), call.what));
+  }
+  std::vector<absl::Status> told = Untold(keys.size());
+  for (const DeletedObject& object : *deleted) {
+    const auto number = numbers.find(object.key);
+    if (number == numbers.end()) {
+      return EndBatches(absl::DataLossError(
+          absl::StrCat(call.what, ": the server names objects from elsewhere")));
+    }
+    absl::Status status;
+    if (!object.is_deleted) {
+      net::HttpResponse part;
+      part.status = object.error.code == "AccessDenied" ? 403 : 200;
+      status = Annotate(Explain(part, object.error), absl::StrCat("delete ", keys[number->second]));
+    }
+    Tell(OfDeletion(std::move(status)), told[number->second]);
+  }
+  return told;
 }
 
 absl::StatusOr<net::HttpResponse> S3ObjectStore::Succeed(const CallContext& ctx,

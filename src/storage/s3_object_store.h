@@ -56,6 +56,9 @@ class S3ObjectStore : public BucketObjectStore {
   absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
                                        ByteRange range) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
+  absl::StatusOr<std::vector<absl::Status>> DeleteBatch(
+      const CallContext& ctx, absl::Span<const std::string> keys) override;
+  DeletionLimits deletion_limits() const override;
   absl::StatusOr<Retention> GetRetention(const CallContext& ctx, const std::string& key,
                                          const std::string& version) override;
   absl::Status SetRetention(const CallContext& ctx, const std::string& key,
@@ -76,6 +79,7 @@ class S3ObjectStore : public BucketObjectStore {
   Refusal ReadRefusal(const net::HttpResponse& response) const override;
   absl::Status ReadFailure(const net::HttpResponse& response,
                            const BucketCall& call) const override;
+  absl::Status Explain(const net::HttpResponse& response, const S3Error& error) const;
   bool Follow(const net::HttpResponse& response) override;
   BucketCall PageCall(const PageRequest& page) const override;
   absl::StatusOr<ListPage> ParsePage(const std::string& body) const override;

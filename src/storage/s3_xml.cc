@@ -281,6 +281,25 @@ absl::StatusOr<S3Error> ParseS3Error(absl::string_view xml) {
   return error;
 }
 
+absl::StatusOr<std::vector<DeletedObject>> ParseDeleteResult(absl::string_view xml) {
+  std::vector<DeletedObject> objects;
+  DeletedObject object;
+  const auto take = [&](absl::string_view path, const std::string& text) {
+    object.is_deleted = path == "Deleted";
+    PickText(path, text,
+             {{"Deleted/Key", &object.key},
+              {"Error/Key", &object.key},
+              {"Error/Code", &object.error.code},
+              {"Error/Message", &object.error.message}});
+    if (object.is_deleted || path == "Error") {
+      objects.push_back(std::exchange(object, {}));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(ReadXmlBelow("DeleteResult", "an answer to a deletion of many", xml, take));
+  return objects;
+}
+
 absl::StatusOr<Credentials> ParseAssumeRoleResponse(absl::string_view xml) {
   Credentials credentials;
   std::string secret;

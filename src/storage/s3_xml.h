@@ -71,6 +71,14 @@ struct S3Error {
 // An Error; also in an ErrorResponse, as STS wraps it.
 absl::StatusOr<S3Error> ParseS3Error(absl::string_view xml);
 
+// Of a DeleteResult: what became of one of the objects that were to be deleted.
+struct DeletedObject {
+  std::string key;
+  bool is_deleted = false;
+  S3Error error;
+};
+absl::StatusOr<std::vector<DeletedObject>> ParseDeleteResult(absl::string_view xml);
+
 // An AssumeRoleWithWebIdentityResponse: credentials with session token and expiry.
 absl::StatusOr<Credentials> ParseAssumeRoleResponse(absl::string_view xml);
 

@@ -58,6 +58,19 @@ std::map<std::string, int64_t> ObjectStoreContract::MustListFolder(const std::st
   return MustList(prefix, /*of_folder=*/true);
 }
 
+std::map<std::string, absl::Status> ObjectStoreContract::DeleteMany(
+    const CallContext& ctx, const std::vector<std::string>& keys) {
+  std::map<std::string, absl::Status> told;
+  EXPECT_THAT(DeleteObjects(ctx, store_, keys,
+                            [&](std::size_t number, const absl::Status& deleted) {
+                              EXPECT_TRUE(told.emplace(keys[number], deleted).second);
+                              return absl::OkStatus();
+                            }),
+              IsOk());
+  EXPECT_EQ(told.size(), keys.size());
+  return told;
+}
+
 TEST_P(ObjectStoreContract, APutObjectIsRead) {
   MustPut("data/ab/one", "some bytes");
   EXPECT_THAT(store_.Get(ctx_, "data/ab/one", 10), IsOkAndHolds("some bytes"));
@@ -360,6 +373,41 @@ TEST_P(ObjectStoreContract, DeletedObjectsAreGone) {
   EXPECT_THAT(MustList(""), ElementsAre(Pair("data/ab/two", 1)));
 }
 
+TEST_P(ObjectStoreContract, ManyObjectsAreGoneOnceAllAreToldSo) {
+  std::vector<std::string> keys = {"data/ab/missing", "missing"};
+  for (int i = 0; i < 12; ++i) {
+    keys.push_back(absl::StrCat("data/", i, "/x"));
+    MustPut(keys.back(), "x");
+  }
+  MustPut("data/stays", "x");
+  for (const auto& [key, deleted] : DeleteMany(ctx_, keys)) {
+    EXPECT_THAT(deleted, IsOk()) << key;
+  }
+  EXPECT_THAT(MustList(""), ElementsAre(Pair("data/stays", 1)));
+  EXPECT_THAT(DeleteMany(ctx_, {}), IsEmpty());
+  EXPECT_THAT(DeleteMany(ctx_, {"data/stays"}), ElementsAre(Pair("data/stays", IsOk())));
+}
+
+TEST_P(ObjectStoreContract, OfManyObjectsTheOneThatIsRefusedIsNamed) {
+  for (const char* key : {"a", "b", "c", "d"}) {
+    MustPut(key, "x");
+  }
+  const bool is_refused = subject_->Refuse("b");
+  const std::map<std::string, absl::Status> told = DeleteMany(ctx_, {"a", "b", "c", "d"});
+  EXPECT_THAT(told.at("a"), IsOk());
+  EXPECT_THAT(told.at("d"), IsOk());
+  if (is_refused) {
+    EXPECT_THAT(told.at("b"),
+                StatusIs(absl::StatusCode::kPermissionDenied, testing::HasSubstr("delete b")));
+    EXPECT_THAT(MustList(""), ElementsAre(Pair("b", 1)));
+  }
+}
+
+TEST_P(ObjectStoreContract, ManyObjectsWithAKeyThatLeadsAstrayAreNotToldAsGone) {
+  const std::map<std::string, absl::Status> told = DeleteMany(ctx_, {"a", "../b", "c"});
+  EXPECT_THAT(told.at("../b"), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
 TEST_P(ObjectStoreContract, ServesThreadsAtOnce) {
   std::vector<std::jthread> threads;
   for (int thread = 0; thread < 6; ++thread) {
@@ -393,6 +441,8 @@ TEST_P(ObjectStoreContract, DoesNothingWhenStoppedOrTooLate) {
     EXPECT_THAT(store_.List(ctx, "", ignore), StatusIs(code));
     EXPECT_THAT(store_.ListFolder(ctx, "", ignore), StatusIs(code));
     EXPECT_THAT(store_.Delete(ctx, "there"), StatusIs(code));
+    EXPECT_THAT(DeleteMany(ctx, {"there", "elsewhere"}),
+                ElementsAre(Pair("elsewhere", StatusIs(code)), Pair("there", StatusIs(code))));
   }
   EXPECT_THAT(MustList(""), ElementsAre(Pair("there", 1)));
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "storage/object_store.h"
 
@@ -18,6 +19,8 @@ class ObjectStoreSubject {
  public:
   virtual ~ObjectStoreSubject() = default;
   virtual storage::ObjectStore& store() = 0;
+  // From now on the place refuses to delete that object. False where no place is to refuse.
+  virtual bool Refuse(const std::string& /*key*/) { return false; }
 };
 
 struct ObjectStoreCase {
@@ -42,6 +45,9 @@ class ObjectStoreContract : public testing::TestWithParam<ObjectStoreCase> {
   // Keys and sizes of what is listed; a key that comes twice fails the test.
   std::map<std::string, int64_t> MustList(const std::string& prefix, bool of_folder = false);
   std::map<std::string, int64_t> MustListFolder(const std::string& prefix);
+  // What is told of each; one that is told twice, or not at all, fails the test.
+  std::map<std::string, absl::Status> DeleteMany(const CallContext& ctx,
+                                                 const std::vector<std::string>& keys);
 
   std::unique_ptr<ObjectStoreSubject> subject_;
   storage::ObjectStore& store_;

@@ -29,6 +29,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   csidelta::net::HttpResponse response;
   response.status = bytes == 0 ? 500 : 300 + data[0];
   response.body = std::string(xml);
+  if (const auto objects = csidelta::storage::ParseDeleteResult(xml); objects.ok()) {
+    for (const csidelta::storage::DeletedObject& object : *objects) {
+      CSIDELTA_CHECK(object.key.size() <= bytes);
+      CSIDELTA_CHECK(!object.is_deleted || object.error.code.empty());
+    }
+  }
+  response.headers["content-type"] = "multipart/mixed; boundary=x";
+  if (const auto parts = csidelta::storage::ParseBatchAnswer(response); parts.ok()) {
+    for (const auto& [id, part] : *parts) {
+      CSIDELTA_CHECK(id.size() + part.body.size() <= bytes);
+    }
+  }
   const csidelta::storage::S3Error error = csidelta::storage::ReadS3Error(response);
   const absl::Status status = csidelta::storage::S3Status(response, error, "us-east-1");
   CSIDELTA_CHECK(!status.ok() && status.message().size() < 2000);

@@ -315,6 +315,57 @@ TEST_F(LockTest, AFreezeByEitherClockIsNoticedBeforeTheNextDeletion) {
   }
 }
 
+TEST_F(LockTest, AFreezeWithinManyDeletionsIsNoticedBeforeTheNextRequest) {
+  const std::vector<std::string> keys = {"data/00/1", "data/00/2", "data/00/3", "data/00/4"};
+  for (const bool is_lost : {false, true}) {
+    const auto lock = Acquire(true);
+    ASSERT_THAT(lock, IsOk());
+    store_.TakeBatches(2, /*in_flight=*/1);
+    for (const std::string& key : keys) {
+      store_.SetObject(key, "");
+    }
+    std::vector<std::string> gone;
+    bool froze = false;
+    const auto freeze = [&](std::size_t number, const absl::Status& deleted) {
+      gone.push_back(deleted.ok() ? keys[number] : "");
+      if (!std::exchange(froze, true)) {
+        step_.Advance(absl::Minutes(2));
+        if (is_lost) {
+          store_.RemoveObject(Locks().front());
+        }
+      }
+      return deleted;
+    };
+    EXPECT_EQ((*lock)->Delete(ctx_, keys, freeze).code(),
+              is_lost ? absl::StatusCode::kAborted : absl::StatusCode::kOk);
+    EXPECT_EQ(gone.size() + KeysBelow("data/").size(), keys.size());
+    EXPECT_EQ(KeysBelow("data/").empty(), !is_lost);
+  }
+}
+
+TEST_F(LockTest, OthersAreLetInForAsLongAsTheyTake) {
+  const auto lock = Acquire(true);
+  ASSERT_THAT(lock, IsOk());
+  std::unique_ptr<Lock> other;
+  int sleeps = 0;
+  step_.on_sleep = [&] {
+    if (++sleeps == 1) {
+      EXPECT_THAT(Locks(), IsEmpty());
+      other = *Acquire(false);
+    } else if (sleeps == 9) {
+      other.reset();
+    }
+  };
+  EXPECT_THAT((*lock)->LetOthersIn(ctx_), IsOk());
+  EXPECT_GT(sleeps, 9);
+  EXPECT_THAT(Locks(), SizeIs(1));
+  EXPECT_THAT((*lock)->Fence(ctx_), IsOk());
+  step_.on_sleep = nullptr;
+  store_.RemoveObject(Locks().front());
+  step_.Advance(absl::Minutes(1));
+  EXPECT_THAT((*lock)->LetOthersIn(ctx_), StatusIs(absl::StatusCode::kAborted));
+}
+
 TEST_F(LockTest, AStepOfTheTimeOfDayRefreshesTheLock) {
   for (const absl::Duration step : {absl::Hours(1), -absl::Hours(2)}) {
     const auto lock = Acquire(true);

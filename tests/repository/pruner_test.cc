@@ -1,11 +1,15 @@
 #include "repository/pruner.h"
 
 #include <atomic>
+#include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "repository/pack_reader.h"
+#include "repository/repairer.h"
 #include "tests/repository/maintenance_fixture.h"
 
 namespace csidelta::repository::pruner_test {
@@ -337,6 +341,63 @@ TEST_F(PrunerTest, ADamagedPackWithTheOnlyCopyStaysAsItIs) {
   EXPECT_THAT(KeysBelow("data/"), testing::Contains(PackKey(pack)));
 }
 
+// --- Others ---
+
+// Runs `meet` when a sleep begins, each time that no lock is there.
+class MeetingClock : public Clock {
+ public:
+  MeetingClock(const Clock& inner, std::function<void()> meet)
+      : inner_(inner), meet_(std::move(meet)) {}
+  absl::Time Now() const override { return inner_.Now(); }
+  absl::Duration Uptime() const override { return inner_.Uptime(); }
+  bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
+    meet_();
+    return inner_.SleepUntil(wake_at, std::move(stop));
+  }
+
+ private:
+  const Clock& inner_;
+  const std::function<void()> meet_;
+};
+
+TEST_F(PrunerTest, OthersGetTheLockBetweenDeletionsAndKeepWhatTheyListAgain) {
+  MakeGenerations();
+  const std::map<std::string, std::string> base = store_.objects();
+  for (const bool is_listed_again : {false, true}) {
+    store_.SetObjects(base);
+    int met = 0;
+    std::size_t packs = 0;
+    const MeetingClock clock(clock_, [&] {
+      if (!KeysBelow("locks/").empty() || met++ > 0) {
+        return;
+      }
+      packs = KeysBelow("data/").size();
+      const CallContext ctx{.clock = &clock_};
+      std::unique_ptr<Repository> other = Open();
+      const absl::StatusOr<std::unique_ptr<Lock>> lock =
+          Lock::Acquire(ctx, *other, {.exclusive = true});
+      ASSERT_THAT(lock, IsOk());
+      if (is_listed_again) {
+        const auto repaired = RepairIndex(ctx, *other, **lock, {});
+        ASSERT_THAT(repaired, IsOk());
+        EXPECT_THAT(repaired->packs_added, Not(IsEmpty()));
+      }
+    });
+    ctx_.clock = &clock;
+    PruneOptions options = Thorough();
+    options.packs_deleted_alone = 1;
+    options.deletes_alone_max = absl::ZeroDuration();
+    EXPECT_THAT(Prune(options), IsOk());
+    ctx_.clock = &clock_;
+    EXPECT_GT(met, 0);
+    EXPECT_EQ(KeysBelow("data/").size() == packs, is_listed_again);
+    ExpectAllRight();
+    ASSERT_THAT(Prune(Thorough()), IsOk());
+    EXPECT_LT(KeysBelow("data/").size(), packs);
+    ExpectAllRight();
+  }
+}
+
 // --- Dying anywhere ---
 
 TEST_F(PrunerTest, MayDieAtAnyCall) {
@@ -345,11 +406,18 @@ TEST_F(PrunerTest, MayDieAtAnyCall) {
   int64_t cuts = 0;
   for (int64_t call = 1;; ++call) {
     for (const CutMoment moment : {CutMoment::kBefore, CutMoment::kAfter}) {
+      PruneOptions options = Thorough();
+      if (moment == CutMoment::kAfter) {  // The other way to delete.
+        store_.TakeBatches(3);
+        options.packs_deleted_alone = 1;
+        options.deletes_alone_max = absl::ZeroDuration();
+      }
       store_.SetObjects(base);
       store_.Restart();
       std::unique_ptr<Repository> repository = Open();
       store_.CutAt(store_.call_count() + call, moment);
-      const absl::Status status = Prune(*repository, Thorough()).status();
+      const absl::Status status = Prune(*repository, options).status();
+      store_.TakeBatches(1);
       if (!store_.is_cut()) {
         ASSERT_THAT(status, IsOk());
         EXPECT_GT(cuts, 40);

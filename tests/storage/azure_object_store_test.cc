@@ -283,6 +283,56 @@ TEST_F(AzureObjectStoreTest, SaysWhatARefusalMeans) {
   }
 }
 
+TEST_F(AzureObjectStoreTest, OnlyWhatABatchAnswersOfAKeyIsItsDeletion) {
+  Start();
+  const auto part = [](const std::string& id, const std::string& status, const std::string& code) {
+    return absl::StrCat("--x\r\nContent-Type: application/http\r\n",
+                        id.empty() ? "" : "Content-ID: ", id, id.empty() ? "" : "\r\n",
+                        "\r\nHTTP/1.1 ", status, "\r\na: b\r\n\r\n",
+                        code.empty() ? "" : ErrorXml(code), "\r\n");
+  };
+  const auto answer = [this](const std::string& parts, const std::string& end = "--x--") {
+    Answer("POST", "comp=batch", 1'000'000, 202, parts + end,
+           {{"Content-Type", "multipart/mixed; boundary=x"}});
+    return store_->DeleteBatch(ctx_, std::vector<std::string>{"a", "b"});
+  };
+  const std::string gone = part("0", "202 Accepted", "");
+  using Code = absl::StatusCode;
+  const std::pair<std::string, Code> seconds[] = {
+      {part("1", "202 Accepted", ""), Code::kOk},
+      {part("1", "404 The specified blob does not exist.", "BlobNotFound"), Code::kOk},
+      {part("1", "404 None", "ContainerNotFound"), Code::kFailedPrecondition},
+      {part("1", "412 Lease", "LeaseIdMissing"), Code::kPermissionDenied},
+      {part("1", "503 Busy", "ServerBusy") + part("1", "202 Accepted", ""),
+       Code::kResourceExhausted},
+      {part("1", "401 No", "InvalidAuthenticationInfo"), Code::kUnimplemented},
+      {part("1", "403 No", "AuthenticationFailed"), Code::kUnimplemented},
+      {"", Code::kUnimplemented}};
+  for (const auto& [second, code] : seconds) {
+    const auto told = answer(gone + second);
+    ASSERT_THAT(told, IsOk()) << second;
+    EXPECT_THAT(told->at(0), IsOk()) << second;
+    EXPECT_EQ(told->at(1).code(), code) << second << told->at(1);
+    EXPECT_EQ(IsRetained(told->at(1)), code == Code::kPermissionDenied);
+  }
+  EXPECT_THAT(answer(part("", "503 Busy", "ServerBusy")), StatusIs(Code::kResourceExhausted));
+  EXPECT_EQ(store_->deletion_limits().keys_per_request_max, 256);
+  const std::pair<std::string, std::string> bad[] = {
+      {gone, ""},
+      {gone, "--y--"},
+      {gone + part("2", "202 Accepted", ""), "--x--"},
+      {gone + part("one", "202 Accepted", ""), "--x--"},
+      {part("", "400 Bad", "InvalidInput"), "--x--"},
+      {"--x\r\n", "--x--"},
+      {"--x\r\nContent-ID: 0\r\n\r\nHTTP/1.1 OK\r\n\r\n", "--x--"},
+      {"", ""}};
+  for (const auto& [parts, end] : bad) {
+    Start();
+    EXPECT_THAT(answer(parts, end), StatusIs(Code::kUnimplemented)) << parts << end;
+    EXPECT_EQ(store_->deletion_limits().keys_per_request_max, 1) << parts << end;
+  }
+}
+
 TEST_F(AzureObjectStoreTest, AMissingContainerIsNoMissingObject) {
   options_.container = "vanished";
   Start();

@@ -478,7 +478,62 @@ TEST(ReadOnlyObjectStoreTest, LetsOnlyReadingThrough) {
               StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("other")));
   EXPECT_THAT(store.Delete(ctx, "key"),
               StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("key")));
+  inner.TakeBatches(3);
+  EXPECT_THAT(store.DeleteBatch(ctx, std::vector<std::string>{"key", "other"}),
+              StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_EQ(inner.call_count(), 5);
+}
+
+// Of eight keys the second batch has one that is away for a moment; the third batch is refused.
+TEST(DeleteObjectsTest, WhatABatchDoesNotDeleteIsDeletedByItself) {
+  class RefusingStore : public FakeObjectStore {
+   public:
+    absl::StatusOr<std::vector<absl::Status>> DeleteBatch(
+        const CallContext& ctx, absl::Span<const std::string> keys) override {
+      ++batches_;
+      if (keys.front() == "6") {
+        TakeBatches(1);
+        return absl::UnimplementedError("no batches");
+      }
+      return FakeObjectStore::DeleteBatch(ctx, keys);
+    }
+    int batches_ = 0;
+  } inner;
+  std::vector<std::string> keys;
+  for (int i = 0; i < 8; ++i) {
+    keys.push_back(std::to_string(i));
+    inner.SetObject(keys.back(), "x");
+  }
+  inner.TakeBatches(3, /*in_flight=*/1);
+  inner.AddFault({.key_prefix = "4", .status = absl::UnavailableError("away")});
+  StoreMeter meter;
+  MeteredObjectStore store(inner, meter);
+  std::vector<int> told(keys.size());
+  const auto note = [&](std::size_t number, const absl::Status& deleted) {
+    ++told[number];
+    return deleted;
+  };
+  EXPECT_THAT(DeleteObjects({}, store, keys, note), IsOk());
+  EXPECT_THAT(told, testing::Each(1));
+  EXPECT_THAT(inner.objects(), testing::IsEmpty());
+  EXPECT_EQ(inner.batches_, 3);
+  EXPECT_EQ(meter.Snapshot().delete_requests, 3 + 1 + 2);
+}
+
+TEST(DeleteObjectsTest, TheSinkEndsIt) {
+  for (const std::size_t batch : {1, 2}) {
+    FakeObjectStore store;
+    store.TakeBatches(batch);
+    const std::vector<std::string> keys(1000, "key");
+    int told = 0;
+    EXPECT_THAT(DeleteObjects({}, store, keys,
+                              [&](std::size_t, const absl::Status&) {
+                                ++told;
+                                return absl::AbortedError("enough");
+                              }),
+                StatusIs(absl::StatusCode::kAborted, "enough"));
+    EXPECT_LE(told, 8);
+  }
 }
 
 class LimitedObjectStoreTest : public testing::Test {

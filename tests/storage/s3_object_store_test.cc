@@ -7,8 +7,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/crypto.h"
@@ -304,6 +306,99 @@ TEST_F(S3ObjectStoreTest, APageOfNoTypeIsNoDeletion) {
   }
   AnswerWith("DELETE", 200, "");
   EXPECT_THAT(store_->Delete(ctx_, "key"), IsOk());
+}
+
+TEST_F(S3ObjectStoreTest, AThousandObjectsAreDeletedWithOneRequest) {
+  Start({}, {.prefix = "a&b <c>/"});
+  std::vector<std::string> keys;
+  for (int i = 0; i < 1001; ++i) {
+    keys.push_back(absl::StrCat("data/", i));
+    server_->SetObject("a&b <c>/" + keys.back(), "x");
+  }
+  int64_t gone = 0;
+  MeteredObjectStore metered(*store_, meter_);
+  EXPECT_THAT(DeleteObjects(ctx_, metered, keys,
+                            [&](std::size_t, const absl::Status& deleted) {
+                              gone += deleted.ok() ? 1 : 0;
+                              return absl::OkStatus();
+                            }),
+              IsOk());
+  EXPECT_EQ(gone, 1001);
+  EXPECT_THAT(server_->objects(), IsEmpty());
+  EXPECT_THAT(server_->requests(), SizeIs(2));
+  EXPECT_EQ(meter_.Snapshot().delete_requests, 2);
+  Start({}, {.prefix = "no\x01text/"});
+  EXPECT_EQ(store_->deletion_limits().keys_per_request_max, 1);
+}
+
+TEST_F(S3ObjectStoreTest, OnlyWhatAnAnswerSaysOfAKeyIsItsDeletion) {
+  Start();
+  const auto gone = [](const std::string& key) {
+    return absl::StrCat("<Deleted><Key>", key, "</Key></Deleted>");
+  };
+  const auto error = [](const std::string& key, const std::string& code) {
+    return absl::StrCat("<Error><Key>", key, "</Key><Code>", code, "</Code></Error>");
+  };
+  using Code = absl::StatusCode;
+  const std::tuple<std::string, Code, Code> answers[] = {
+      {gone("a") + gone("b"), Code::kOk, Code::kOk},
+      {gone("a"), Code::kOk, Code::kUnimplemented},
+      {"", Code::kUnimplemented, Code::kUnimplemented},
+      {error("a", "NoSuchKey") + gone("b"), Code::kOk, Code::kOk},
+      {gone("a") + error("b", "AccessDenied"), Code::kOk, Code::kPermissionDenied},
+      {gone("a") + gone("b") + error("b", "InternalError"), Code::kOk, Code::kUnavailable},
+      {error("b", "SlowDown") + gone("b") + gone("a"), Code::kOk, Code::kResourceExhausted},
+      {error("b", "") + gone("a"), Code::kOk, Code::kFailedPrecondition},
+      {"<x>" + gone("b") + "</x>" + gone("a"), Code::kOk, Code::kUnimplemented}};
+  const std::vector<std::string> keys = {"a", "b"};
+  for (const auto& [answer, first, second] : answers) {
+    AnswerWith("POST", 200, absl::StrCat("<DeleteResult>", answer, "</DeleteResult>"));
+    const auto told = store_->DeleteBatch(ctx_, keys);
+    ASSERT_THAT(told, IsOk()) << answer;
+    EXPECT_EQ(told->at(0).code(), first) << answer;
+    EXPECT_EQ(told->at(1).code(), second) << answer;
+    EXPECT_EQ(IsRetained(told->at(1)), second == Code::kPermissionDenied) << answer;
+    EXPECT_TRUE(told->at(1).ok() || absl::IsUnimplemented(told->at(1)) ||
+                absl::StrContains(told->at(1).message(), "delete b"))
+        << told->at(1);
+  }
+}
+
+TEST_F(S3ObjectStoreTest, AfterAnAnswerThatIsNoneThereAreNoMoreBatches) {
+  const std::string good = "<Deleted><Key>a</Key></Deleted><Deleted><Key>b</Key></Deleted>";
+  const std::pair<int, std::string> answers[] = {
+      {200, ""},
+      {200, "garbage"},
+      {200, absl::StrCat("<DeleteResult>", good)},
+      {200, absl::StrCat("<Result>", good, "</Result>")},
+      {200,
+       absl::StrCat("<!DOCTYPE a [<!ENTITY b \"b\">]><DeleteResult>", good, "</DeleteResult>")},
+      {200, absl::StrCat("<DeleteResult>", good, "<Deleted><Key>c</Key></Deleted></DeleteResult>")},
+      {200, absl::StrCat("<DeleteResult>", good, "<Error><Code>X</Code></Error></DeleteResult>")},
+      {200, absl::StrCat("<DeleteResult>", good, std::string(70'000, 'x'), "</DeleteResult>")},
+      {400, ErrorXml("MalformedXML")},
+      {403, ErrorXml("AccessDenied")},
+      {404, ErrorXml("NoSuchBucket")},
+      {405, ErrorXml("MethodNotAllowed")},
+      {412, ErrorXml("PreconditionFailed")},
+      {501, ErrorXml("NotImplemented")}};
+  for (const auto& [status, answer] : answers) {
+    Start();
+    AnswerWith("POST", status, answer);
+    EXPECT_THAT(store_->DeleteBatch(ctx_, std::vector<std::string>{"a", "b"}),
+                StatusIs(absl::StatusCode::kUnimplemented))
+        << answer;
+    EXPECT_EQ(store_->deletion_limits().keys_per_request_max, 1) << answer;
+    EXPECT_EQ(store_->deletion_limits().requests_in_flight_max, 64) << answer;
+  }
+  Start();
+  AnswerWith("POST", 503, ErrorXml("SlowDown"));
+  EXPECT_THAT(store_->DeleteBatch(ctx_, std::vector<std::string>{"a", "b"}),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  AnswerWith("POST", 200, "<html>back soon</html>", {{"Content-Type", "text/html"}});
+  EXPECT_THAT(store_->DeleteBatch(ctx_, std::vector<std::string>{"a", "b"}),
+              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(store_->deletion_limits().keys_per_request_max, 1000) << "it may do better";
 }
 
 TEST_F(S3ObjectStoreTest, AWrongKeyIsUnauthenticated) {
@@ -804,6 +899,9 @@ TEST_F(S3ObjectStoreTest, EveryRequestIsCounted) {
     metered.Stat(ctx_, "data/1").IgnoreError();
     metered.List(ctx_, "data/", Ignore).IgnoreError();
     metered.Delete(ctx_, "data/1").IgnoreError();
+    DeleteObjects(ctx_, metered, std::vector<std::string>{"data/2", "data/3", "data/4"},
+                  [](std::size_t, const absl::Status&) { return absl::OkStatus(); })
+        .IgnoreError();
     EXPECT_EQ(meter.Snapshot().requests() - before, std::ssize(server_->requests())) << quirks;
   }
 }

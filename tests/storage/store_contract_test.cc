@@ -41,10 +41,18 @@ class FileSubject : public ObjectStoreSubject {
   FileObjectStore store_{parent_.path() + "/deep/repo", Random::Real()};
 };
 
-// Every decorator, around a fake.
+// Every decorator, around a fake that takes batches.
 class DecoratedSubject : public ObjectStoreSubject {
  public:
+  DecoratedSubject() { fake_.TakeBatches(3); }
   ObjectStore& store() override { return retrying_; }
+  bool Refuse(const std::string& key) override {
+    fake_.AddFault({.operation = support::StoreOperation::kDelete,
+                    .key_prefix = key,
+                    .last_call = 100,
+                    .status = absl::PermissionDeniedError("delete " + key)});
+    return true;
+  }
 
  private:
   support::FakeObjectStore fake_;
@@ -127,6 +135,10 @@ class S3Subject : public ObjectStoreSubject {
   ObjectStore& store() override {
     return is_retried_ ? static_cast<ObjectStore&>(retrying_) : store_;
   }
+  bool Refuse(const std::string& key) override {
+    server_.Refuse("deep prefix/repo/" + key);
+    return true;
+  }
 
  private:
   // The bucket's own host cannot be resolved: a proxy leads there.
@@ -187,16 +199,20 @@ ObjectStoreCase MakeS3Case(const char* name, const S3Case& kind) {
 struct AzureCase {
   bool account_in_path = true;  // as in emulators
   bool tls = false;
-  std::map<std::string, std::string> variables = {};
+  support::BatchManner batch = support::BatchManner::kHeeded;
+  std::map<std::string, std::string> variables = {{"AZURE_ACCOUNT_KEY", kKey}};
+
+  static constexpr char kKey[] = "c2VjcmV0L2tleStvZj10ZXN0";
 };
 
 // Small blocks, so that larger objects are put in some.
 class AzureSubject : public ObjectStoreSubject {
  public:
   explicit AzureSubject(const AzureCase& kind)
-      : server_({.key = kind.variables.contains("AZURE_ACCOUNT_KEY") ? kKey : "",
+      : server_({.key = kind.variables.contains("AZURE_ACCOUNT_KEY") ? AzureCase::kKey : "",
                  .sas = "sv=2021-12-02&sig=a%2Bb%3D",
                  .account_in_path = kind.account_in_path,
+                 .batch = kind.batch,
                  .http = {.tls = kind.tls}}),
         http_(HttpOptions()),
         credentials_({.variables = kind.variables}, {.uri = server_.uri()}, http_, http_),
@@ -211,8 +227,10 @@ class AzureSubject : public ObjectStoreSubject {
   }
   ~AzureSubject() override { EXPECT_THAT(server_.refusals(), testing::IsEmpty()); }
   ObjectStore& store() override { return store_; }
-
-  static constexpr char kKey[] = "c2VjcmV0L2tleStvZj10ZXN0";
+  bool Refuse(const std::string& key) override {
+    server_.Refuse("deep prefix/repo/" + key);
+    return true;
+  }
 
  private:
   net::HttpClientOptions HttpOptions() {
@@ -257,10 +275,14 @@ INSTANTIATE_TEST_SUITE_P(
         ObjectStoreCase{"Folder", [] { return std::make_unique<FolderSubject>(); }},
         ObjectStoreCase{"Decorated", [] { return std::make_unique<DecoratedSubject>(); }},
         ObjectStoreCase{"Google", [] { return std::make_unique<GoogleSubject>(); }},
-        MakeAzureCase("AzurePath", {.variables = {{"AZURE_ACCOUNT_KEY", AzureSubject::kKey}}}),
-        MakeAzureCase("AzureTls", {.account_in_path = false,
-                                   .tls = true,
-                                   .variables = {{"AZURE_ACCOUNT_KEY", AzureSubject::kKey}}}),
+        MakeAzureCase("AzurePath", {}),
+        MakeAzureCase("AzureTls", {.account_in_path = false, .tls = true}),
+        MakeAzureCase("AzureBatchRefused", {.batch = support::BatchManner::kNotImplemented}),
+        MakeAzureCase("AzureBatchMalformed", {.batch = support::BatchManner::kMalformed}),
+        MakeAzureCase("AzureBatchLeavesOut", {.batch = support::BatchManner::kLeavesOut}),
+        MakeAzureCase("AzureBatchForeign", {.batch = support::BatchManner::kForeign}),
+        MakeAzureCase("AzureBatchCutOff", {.batch = support::BatchManner::kCutOff}),
+        MakeAzureCase("AzureBatchHostile", {.batch = support::BatchManner::kHostile}),
         MakeAzureCase("AzureSas",
                       {.variables = {{"AZURE_ACCOUNT_SAS", "?sv=2021-12-02&sig=a%2Bb%3D"}}}),
         MakeS3Case("S3Path", {}), MakeS3Case("S3VirtualHost", {.path_style = false, .tls = true}),

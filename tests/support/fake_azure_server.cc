@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -67,6 +68,11 @@ void FakeAzureServer::AllowToken(const std::string& token, absl::Time expires_at
 void FakeAzureServer::SetKey(const std::string& key) {
   std::scoped_lock lock(mutex_);
   options_.key = key;
+}
+
+void FakeAzureServer::Refuse(const std::string& key) {
+  std::scoped_lock lock(mutex_);
+  refused_.insert(key);
 }
 
 std::map<std::string, std::string> FakeAzureServer::objects() const {
@@ -227,6 +233,8 @@ void FakeAzureServer::Answer(const ServedRequest& request, const Target& target,
     if (request.method == "GET" && ValueOf(target.query, "restype") == "container" &&
         ValueOf(target.query, "comp") == "list") {
       List(target, connection);
+    } else if (request.method == "POST" && ValueOf(target.query, "comp") == "batch") {
+      Batch(request, connection);
     } else {
       Fail({405, "UnsupportedHttpVerb"}, true, connection);
     }
@@ -240,11 +248,91 @@ void FakeAzureServer::Answer(const ServedRequest& request, const Target& target,
     Get(request, target.key, connection);
   } else if (request.method != "DELETE") {
     Fail({405, "UnsupportedHttpVerb"}, true, connection);
-  } else if (objects_.erase(target.key) == 0) {
-    Fail({404, "BlobNotFound"}, true, connection);
+  } else if (const std::optional<Refusal> refusal = Delete(target.key)) {
+    Fail(*refusal, true, connection);
   } else {
     connection.Send(202, "");
   }
+}
+
+std::optional<FakeAzureServer::Refusal> FakeAzureServer::Delete(const std::string& key) {
+  if (refused_.contains(key)) {
+    return Refusal{412, "LeaseIdMissing"};
+  }
+  return objects_.erase(key) == 0 ? std::optional(Refusal{404, "BlobNotFound"}) : std::nullopt;
+}
+
+// .../blob-batch
+void FakeAzureServer::Batch(const ServedRequest& request, ServedConnection& connection) {
+  const std::string type = ValueOf(request.headers, "content-type");
+  const std::string boundary = type.substr(std::min(type.size(), type.find("boundary=") + 9));
+  std::vector<std::string> parts = absl::StrSplit(request.body, "--" + boundary);
+  const bool is_whole = absl::StartsWith(type, "multipart/mixed; boundary=") && parts.size() > 2 &&
+                        parts.front().empty() && absl::StartsWith(parts.back(), "--");
+  const BatchManner manner = options_.batch;
+  if (manner == BatchManner::kNotImplemented || manner == BatchManner::kNotAllowed) {
+    Fail({manner == BatchManner::kNotImplemented ? 501 : 405, "NotImplemented"}, true, connection);
+    return;
+  }
+  if (manner == BatchManner::kMalformed || !is_whole || parts.size() > 258) {
+    Fail({400, "InvalidInput"}, true, connection);
+    return;
+  }
+  std::string answer;
+  for (std::size_t i = 1; i + 1 < parts.size(); ++i) {
+    std::string id = parts[i].substr(parts[i].find("Content-ID: ") + 12);
+    id = id.substr(0, id.find("\r\n"));
+    const bool is_left_out = manner == BatchManner::kLeavesOut && i + 2 == parts.size();
+    const std::optional<Refusal> refusal =
+        AnswerPart(parts[i], manner <= BatchManner::kLeavesOut && !is_left_out);
+    absl::StrAppend(&answer, "--answer\r\nContent-Type: application/http\r\nContent-ID: ", id,
+                    "\r\n\r\nHTTP/1.1 ");
+    if (refusal.has_value()) {
+      absl::StrAppend(&answer, refusal->status, " Text\r\nx-ms-error-code: ", refusal->code,
+                      "\r\n\r\n<Error><Code>", refusal->code,
+                      "</Code><Message>m</Message></Error>\r\n");
+    } else {
+      absl::StrAppend(&answer, "202 Accepted\r\nx-ms-delete-type-permanent: true\r\n\r\n");
+    }
+    if (is_left_out) {
+      answer.resize(answer.rfind("--answer"));
+    }
+  }
+  if (manner == BatchManner::kForeign) {
+    absl::StrAppend(&answer, "--answer\r\nContent-ID: 1000\r\n\r\nHTTP/1.1 202 Accepted\r\n\r\n");
+  }
+  answer +=
+      manner == BatchManner::kHostile ? "--answer\r\nContent-ID: 0\r\n\r\nHTTP/9 202\r\n\r\n" : "";
+  answer += manner == BatchManner::kCutOff ? "" : "--answer--\r\n";
+  connection.Send(202, answer, {{"Content-Type", "multipart/mixed; boundary=answer"}});
+}
+
+// A request within a batch, with a signature of its own.
+std::optional<FakeAzureServer::Refusal> FakeAzureServer::AnswerPart(const std::string& text,
+                                                                    bool is_done) {
+  const std::vector<std::string> pieces = absl::StrSplit(text, "\r\n\r\n");
+  ServedRequest part;
+  std::vector<std::string> lines = absl::StrSplit(pieces.size() == 3 ? pieces[1] : "", "\r\n");
+  const std::vector<std::string> words = absl::StrSplit(lines.front(), ' ');
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const std::pair<std::string, std::string> header = absl::StrSplit(lines[i], ": ");
+    part.headers[absl::AsciiStrToLower(header.first)] = header.second;
+  }
+  part.method = words.front();
+  part.target = words.size() == 3 ? words[1] : "";
+  const std::optional<Target> target = Split(part);
+  const bool is_form = absl::StartsWith(text,
+                                        "\r\nContent-Type: application/http\r\n"
+                                        "Content-Transfer-Encoding: binary\r\nContent-ID: ");
+  if (!is_form || part.method != "DELETE" || !target.has_value() || target->key.empty() ||
+      part.headers.contains("x-ms-version")) {
+    refusals_.push_back("a part of a batch");
+    return Refusal{400, "InvalidInput"};
+  }
+  if (const std::optional<Refusal> refusal = CheckLetIn(part, *target)) {
+    return refusal;
+  }
+  return is_done ? Delete(target->key) : std::nullopt;
 }
 
 std::optional<FakeAzureServer::Refusal> FakeAzureServer::Put(const ServedRequest& request,
@@ -328,10 +416,8 @@ void FakeAzureServer::List(const Target& target, ServedConnection& connection) c
   std::string last = after;
   std::size_t count = 0;
   bool is_cut = false;
-  for (auto blob = objects_.upper_bound(after); blob != objects_.end() && !is_cut; ++blob) {
-    if (!absl::StartsWith(blob->first, prefix)) {
-      continue;
-    }
+  for (auto blob = after < prefix ? objects_.lower_bound(prefix) : objects_.upper_bound(after);
+       blob != objects_.end() && absl::StartsWith(blob->first, prefix) && !is_cut; ++blob) {
     const auto slash =
         delimiter.empty() ? std::string::npos : blob->first.find(delimiter, prefix.size());
     const bool is_folder = slash != std::string::npos;

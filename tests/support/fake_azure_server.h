@@ -4,11 +4,13 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "tests/support/http_test_server.h"
+#include "tests/support/quirky_s3.h"
 
 namespace csidelta::support {
 
@@ -19,6 +21,7 @@ struct FakeAzureOptions {
   std::string container = "container";
   bool account_in_path = true;  // as emulators have it; else in the host's name
   std::size_t page_objects_max = 4;
+  BatchManner batch = BatchManner::kHeeded;
   const Clock* clock = &Clock::Real();
   TestServerOptions http = {};
 };
@@ -44,6 +47,8 @@ class FakeAzureServer {
   // Lets bearers of `token` in until then.
   void AllowToken(const std::string& token, absl::Time expires_at);
   void SetKey(const std::string& key);
+  // A lease keeps that blob from now on.
+  void Refuse(const std::string& key);
 
   std::map<std::string, std::string> objects() const;
   void SetObject(const std::string& key, const std::string& bytes);
@@ -75,6 +80,9 @@ class FakeAzureServer {
   std::string ExpectedSignature(const ServedRequest& request, const Target& target) const;
   std::optional<Refusal> Put(const ServedRequest& request, const Target& target);
   void Get(const ServedRequest& request, const std::string& key, ServedConnection& connection);
+  std::optional<Refusal> Delete(const std::string& key);
+  void Batch(const ServedRequest& request, ServedConnection& connection);
+  std::optional<Refusal> AnswerPart(const std::string& text, bool is_done);
   void List(const Target& target, ServedConnection& connection) const;
   void Fail(const Refusal& refusal, bool with_body, ServedConnection& connection) const;
 
@@ -84,6 +92,7 @@ class FakeAzureServer {
   std::map<std::string, std::map<std::string, std::string>> blocks_;  // by key and id
   std::map<std::string, absl::Time> tokens_;
   std::map<std::string, std::map<std::string, std::string>> put_headers_;
+  std::set<std::string> refused_;  // objects
   std::vector<ServedRequest> requests_;
   std::vector<std::string> refusals_;
   Interference interference_;

@@ -206,6 +206,15 @@ absl::Status FakeObjectStore::Delete(const CallContext& ctx, const std::string& 
   return verdict.status;
 }
 
+absl::StatusOr<std::vector<absl::Status>> FakeObjectStore::DeleteBatch(
+    const CallContext& ctx, absl::Span<const std::string> keys) {
+  std::vector<absl::Status> deleted;
+  for (const std::string& key : keys) {
+    deleted.push_back(Delete(ctx, key));
+  }
+  return deleted;
+}
+
 void FakeObjectStore::AddFault(StoreFault fault) {
   std::scoped_lock lock(mutex_);
   faults_.push_back({std::move(fault)});

@@ -73,7 +73,16 @@ class FakeObjectStore : public storage::ObjectStore {
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
                           storage::ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
+  // Each key is a call of Delete().
+  absl::StatusOr<std::vector<absl::Status>> DeleteBatch(
+      const CallContext& ctx, absl::Span<const std::string> keys) override;
+  storage::DeletionLimits deletion_limits() const override { return deletion_limits_; }
   std::string Describe() const override { return "fake"; }
+
+  // From now on it takes batches of so many keys. Not while others delete.
+  void TakeBatches(std::size_t keys, std::size_t in_flight = 8) {
+    deletion_limits_ = {.keys_per_request_max = keys, .requests_in_flight_max = in_flight};
+  }
 
   // Faults and the cut.
   void AddFault(StoreFault fault);
@@ -111,6 +120,7 @@ class FakeObjectStore : public storage::ObjectStore {
   Verdict Judge(StoreOperation operation, const std::string& key);
   static std::string Spoil(std::string bytes, WrongBytes how);
 
+  storage::DeletionLimits deletion_limits_;
   mutable std::mutex mutex_;  // Guards all that follows.
   std::map<std::string, std::string> objects_;
   std::vector<Armed> faults_;

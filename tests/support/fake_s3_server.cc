@@ -134,6 +134,11 @@ void FakeS3Server::SetSecretKey(const std::string& key) {
   options_.secret_access_key = key;
 }
 
+void FakeS3Server::Refuse(const std::string& key) {
+  std::scoped_lock lock(mutex_);
+  refused_.insert(key);
+}
+
 void FakeS3Server::Serve(const ServedRequest& request, ServedConnection& connection) {
   std::scoped_lock lock(mutex_);
   requests_.push_back(request);
@@ -288,6 +293,8 @@ void FakeS3Server::Answer(const ServedRequest& request, const Target& target,
   if (target.key.empty()) {
     if (request.method == "GET" && target.query.contains("prefix")) {
       List(target, connection);
+    } else if (request.method == "POST" && target.query.contains("delete")) {
+      DeleteMany(request, connection);
     } else {
       Fail(405, "MethodNotAllowed", connection);
     }
@@ -303,6 +310,10 @@ void FakeS3Server::Answer(const ServedRequest& request, const Target& target,
 }
 
 void FakeS3Server::Delete(const std::string& key, ServedConnection& connection) {
+  if (refused_.contains(key)) {
+    Fail(403, "AccessDenied", connection);
+    return;
+  }
   const bool was_there = objects_.erase(key) > 0;
   if (options_.quirks.odd_statuses && !was_there) {
     Fail(404, "NoSuchKey", connection);
@@ -311,6 +322,43 @@ void FakeS3Server::Delete(const std::string& key, ServedConnection& connection) 
   } else if (spoiling_ != Spoiling::kCut) {
     connection.Raw("HTTP/1.1 204 No Content\r\n\r\n");
   }
+}
+
+void FakeS3Server::DeleteMany(const ServedRequest& request, ServedConnection& connection) {
+  const BatchManner manner = options_.quirks.batch;
+  std::vector<std::string> keys = absl::StrSplit(request.body, "<Key>");
+  keys.erase(keys.begin());
+  if (manner == BatchManner::kNotImplemented || manner == BatchManner::kNotAllowed) {
+    const bool is_allowed = manner == BatchManner::kNotImplemented;
+    Fail(is_allowed ? 501 : 405, is_allowed ? "NotImplemented" : "MethodNotAllowed", connection);
+    return;
+  }
+  if (manner == BatchManner::kMalformed || keys.size() > 1000 ||
+      HeaderOf(request, "content-md5") != absl::Base64Escape(Md5Of(request.body))) {
+    Fail(400, "MalformedXML", connection);
+    return;
+  }
+  std::string entries;
+  for (std::string& key : keys) {
+    const bool is_left_out = manner == BatchManner::kLeavesOut && &key == &keys.back();
+    key = absl::StrReplaceAll(key.substr(0, key.find("</Key>")),
+                              {{"&lt;", "<"}, {"&gt;", ">"}, {"&amp;", "&"}});
+    const bool is_refused = refused_.contains(key);
+    if (manner <= BatchManner::kLeavesOut && !is_left_out && !is_refused) {
+      objects_.erase(key);
+    }
+    const char* const element = is_refused ? "Error" : "Deleted";
+    absl::StrAppend(&entries, is_left_out ? "<!--" : "", "<", element, "><Key>", EscapeXml(key),
+                    "</Key>", is_refused ? "<Code>AccessDenied</Code>" : "", "</", element, ">",
+                    is_left_out ? "-->" : "");
+  }
+  entries += manner == BatchManner::kForeign ? "<Deleted><Key>elsewhere</Key></Deleted>" : "";
+  const std::string answer =
+      absl::StrCat(manner == BatchManner::kHostile ? "<!DOCTYPE a [<!ENTITY b \"b\">]>" : "",
+                   "<DeleteResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">", entries,
+                   "</DeleteResult>");
+  SendBody(200, manner == BatchManner::kCutOff ? answer.substr(0, answer.size() - 20) : answer, {},
+           connection);
 }
 
 void FakeS3Server::Put(const ServedRequest& request, const std::string& key,
@@ -402,10 +450,8 @@ void FakeS3Server::List(const Target& target, ServedConnection& connection) {
   std::string last;
   std::size_t count = 0;
   bool is_truncated = is_empty;
-  for (auto object = objects_.upper_bound(token); object != objects_.end() && !is_empty; ++object) {
-    if (!absl::StartsWith(object->first, prefix)) {
-      continue;
-    }
+  for (auto object = token < prefix ? objects_.lower_bound(prefix) : objects_.upper_bound(token);
+       object != objects_.end() && absl::StartsWith(object->first, prefix) && !is_empty; ++object) {
     const auto slash = get("delimiter").empty()
                            ? std::string::npos
                            : object->first.find(get("delimiter"), prefix.size());

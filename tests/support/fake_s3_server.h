@@ -70,6 +70,8 @@ class FakeS3Server {
   // Expect other keys from now on.
   void SetSessionToken(const std::string& token);
   void SetSecretKey(const std::string& key);
+  // No request deletes that object from now on.
+  void Refuse(const std::string& key);
 
  private:
   struct Target {
@@ -84,6 +86,7 @@ class FakeS3Server {
   // Whether a quirk has answered the request before it is looked at.
   bool AnswerOddly(const ServedRequest& request, ServedConnection& connection);
   void Delete(const std::string& key, ServedConnection& connection);
+  void DeleteMany(const ServedRequest& request, ServedConnection& connection);
   std::optional<Target> Split(const ServedRequest& request) const;
   // "" or the code of the error, with why in refusals_.
   std::string Verify(const ServedRequest& request, const Target& target);
@@ -104,6 +107,7 @@ class FakeS3Server {
   std::map<std::string, std::map<std::string, std::string>> put_headers_;
   std::vector<ServedRequest> requests_;
   std::vector<std::string> refusals_;
+  std::set<std::string> refused_;    // objects
   std::set<std::string> throttled_;  // requests that were, by method and target
   Interference interference_;
   Spoiler spoiler_;

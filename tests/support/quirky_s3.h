@@ -5,6 +5,19 @@
 
 namespace csidelta::support {
 
+// How a server, of any dialect, answers requests to delete many objects.
+enum class BatchManner {
+  kHeeded,
+  kNotImplemented,  // 501
+  kNotAllowed,      // 405
+  kMalformed,       // 400
+  kLeavesOut,       // All but the last are deleted, and named.
+  // Says that all are deleted, and deletes none: besides
+  kForeign,  // it names another object,
+  kCutOff,   // its answer ends in the middle,
+  kHostile,  // it begins with what no such answer has.
+};
+
 // How a server differs from AWS's S3, as servers, gateways and releases in the field do. Without
 // any of these FakeS3Server follows AWS's documentation.
 struct S3Quirks {
@@ -21,6 +34,7 @@ struct S3Quirks {
   bool lists_v1 = false;           // Knows nothing of list-type=2, and reads "marker".
   bool lists_empty_pages = false;  // Before each page but the first, as AWS may.
   bool throttles = false;          // Each request once, by the name that KMS has for it.
+  BatchManner batch = BatchManner::kHeeded;
   // What a request for another region is answered with: AuthorizationHeaderMalformed, or a redirect
   // of any host that does not name the region.
   Region region = Region::kAny;
@@ -47,6 +61,13 @@ inline const S3Quirks kS3Quirks[] = {
     {.name = "Throttled", .throttles = true},
     {.name = "OtherRegionBySignature", .region = S3Quirks::Region::kBySignature},
     {.name = "OtherRegionByHost", .region = S3Quirks::Region::kByHost},
+    {.name = "BatchNotImplemented", .batch = BatchManner::kNotImplemented},
+    {.name = "BatchNotAllowed", .batch = BatchManner::kNotAllowed},
+    {.name = "BatchMalformed", .batch = BatchManner::kMalformed},
+    {.name = "BatchLeavesOut", .batch = BatchManner::kLeavesOut},
+    {.name = "BatchForeign", .batch = BatchManner::kForeign},
+    {.name = "BatchCutOff", .batch = BatchManner::kCutOff},
+    {.name = "BatchHostile", .batch = BatchManner::kHostile},
 };
 
 }  // namespace csidelta::support
