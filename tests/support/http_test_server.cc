@@ -109,7 +109,20 @@ bool ServedConnection::Raw(const std::string& bytes) {
 }
 
 void ServedConnection::Send(int status, const std::string& body, const Headers& headers) {
-  Raw(absl::StrCat(HeadLines(status, headers), "Content-Length: ", body.size(), "\r\n\r\n", body));
+  std::string answer =
+      absl::StrCat(HeadLines(status, headers), "Content-Length: ", body.size(), "\r\n\r\n", body);
+  const std::size_t middle = answer.size() - body.size() + body.size() / 2;
+  if (spoiling_ == Spoiling::kFlipped && !body.empty()) {
+    answer[middle] = static_cast<char>(answer[middle] ^ 1);
+  }
+  const bool is_short = spoiling_ == Spoiling::kShort && !body.empty();
+  Raw(is_short ? answer.substr(0, middle) : answer);
+  is_cut_ = is_cut_ || is_short;
+}
+
+void ServedConnection::Spoil(Spoiling spoiling) {
+  spoiling_ = spoiling;
+  is_cut_ = is_cut_ || spoiling == Spoiling::kCut;
 }
 
 void ServedConnection::StartStream(int status, const Headers& headers) {
