@@ -277,7 +277,10 @@ void HttpTestServer::Accept(const std::stop_token& stop) {
     const int number = ++connection_count_;
     std::scoped_lock lock(mutex_);
     open_.push_back(fd);
-    connections_.emplace_back(
+    for (const int ended : std::exchange(ended_, {})) {
+      connections_.erase(ended);
+    }
+    connections_[number] = std::jthread(
         [this, fd, number](const std::stop_token& own_stop) { Serve(fd, number, own_stop); });
   }
 }
@@ -307,6 +310,7 @@ void HttpTestServer::Serve(int fd, int number, const std::stop_token& stop) {
   std::scoped_lock lock(mutex_);
   std::erase(open_, fd);
   close(fd);
+  ended_.push_back(number);
 }
 
 }  // namespace csidelta::support

@@ -117,8 +117,9 @@ class HttpTestServer {
   std::atomic<int> connection_count_ = 0;
   std::atomic<int64_t> request_count_ = 0;
   std::mutex mutex_;
-  std::vector<int> open_;  // Guarded by mutex_.
-  std::vector<std::jthread> connections_;
+  std::vector<int> open_;                    // Guarded by mutex_.
+  std::map<int, std::jthread> connections_;  // by number
+  std::vector<int> ended_;  // Guarded by mutex_; their threads need nothing any more.
   std::jthread acceptor_;
 };
 
