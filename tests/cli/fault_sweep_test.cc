@@ -3,6 +3,7 @@
 
 #include "absl/algorithm/container.h"
 #include "net/http_client.h"
+#include "net/url.h"
 #include "storage/s3_object_store.h"
 #include "tests/cli/sweep_fixture.h"
 #include "tests/support/await.h"
@@ -31,6 +32,10 @@ bool HasBytes(const ServedRequest& request) {
 // Nothing but the transport guards a listing against another bit.
 bool IsGuarded(const ServedRequest& request) { return !IsListing(request); }
 bool HasText(const ServedRequest& request) { return request.method != "HEAD"; }
+bool IsDeletionIn(const ServedRequest& request, absl::string_view folder) {
+  return request.method == "DELETE" &&
+         absl::StrContains(net::PercentDecode(request.target), folder);
+}
 
 // What goes wrong at one request, and once.
 struct FaultKind {
@@ -407,19 +412,14 @@ TEST_F(FaultSweepTest, ForgetAndPruneTakeNoListingForEmpty) {
 TEST_F(FaultSweepTest, PruneDeletesNoPackThatIsStillListed) {
   MakeGenerations();
   FailEach({"forget", "--keep-last", "1", "--prune", "--max-unused", "0"}, kNotFound,
-           [](const ServedRequest& request) {
-             return request.method == "DELETE" &&
-                    request.target.find("/index/") != std::string::npos;
-           });
+           [](const ServedRequest& request) { return IsDeletionIn(request, "/index/"); });
 }
 
 TEST_F(FaultSweepTest, PruneDeletesAgainWhatAnEmptyAnswerReportedDeleted) {
   MakeGenerations();
   FailEach({"forget", "--keep-last", "1", "--prune"}, kEmptyAnswer,
            [](const ServedRequest& request) {
-             return request.method == "DELETE" &&
-                    (request.target.find("/index/") != std::string::npos ||
-                     request.target.find("/snapshots/") != std::string::npos);
+             return IsDeletionIn(request, "/index/") || IsDeletionIn(request, "/snapshots/");
            });
 }
 
@@ -463,10 +463,8 @@ TEST_F(FaultSweepTest, KeyRemoveDeletesAgainWhatAnEmptyAnswerReportedDeleted) {
   WriteFile("new", "new secret");
   const Json added = MustRun({"key", "add", "--new-password-file", Path("new")}).Result();
   again_ = [&] { EXPECT_EQ(OpenWith("new secret"), ExitCode::kWrongPassword); };
-  FailEach(
-      {"key", "remove", GetString(added, {"id"})}, kEmptyAnswer, [](const ServedRequest& request) {
-        return request.method == "DELETE" && request.target.find("/keys/") != std::string::npos;
-      });
+  FailEach({"key", "remove", GetString(added, {"id"})}, kEmptyAnswer,
+           [](const ServedRequest& request) { return IsDeletionIn(request, "/keys/"); });
 }
 
 TEST_F(FaultSweepTest, KeyPasswd) {
