@@ -256,6 +256,10 @@ absl::StatusOr<net::HttpResponse> BucketObjectStore::Answer(const CallContext& c
       was_let_in_ = true;
       return response;
     }
+    // That an object is missing is told to those who are let in.
+    if (response->status == 404 && absl::IsNotFound(ReadFailure(*response, call))) {
+      was_let_in_ = true;
+    }
     const Refusal refusal = ReadRefusal(*response);
     // Some servers say so once in a long while, of a request like any other.
     if (was_let_in_ && refusal == Refusal::kSignature && ++same_keys < kSameKeysMax) {

@@ -1,102 +1,189 @@
+#include <array>
 #include <atomic>
 #include <set>
 
 #include "absl/algorithm/container.h"
-#include "net/http_client.h"
-#include "storage/s3_object_store.h"
+#include "net/url.h"
+#include "storage/bucket_object_store.h"
 #include "tests/cli/sweep_fixture.h"
 #include "tests/support/await.h"
+#include "tests/support/bucket_bed.h"
 #include "tests/support/fake_s3_server.h"
-#include "tests/support/fixed_credentials.h"
 
 namespace csidelta::cli::fault_sweep_test {
 namespace {
 
-using support::FakeS3Options;
-using support::FakeS3Server;
-using support::FixedCredentials;
+using support::Dialect;
 using support::ServedConnection;
 using support::ServedRequest;
-using Spoiling = FakeS3Server::Spoiling;
+using support::Spoiling;
 
 bool IsListing(const ServedRequest& request) {
-  return request.target.find("list-type=") != std::string::npos;
+  return absl::StrContains(request.target, "list-type=") ||
+         absl::StrContains(request.target, "comp=list") ||
+         absl::StrContains(request.target, "maxResults=");
 }
 bool IsWrite(const ServedRequest& request) {
-  return request.method == "PUT" || request.method == "DELETE";
+  return request.method != "GET" && request.method != "HEAD";
+}
+// Google tells the size of an object as a text.
+bool IsStat(const ServedRequest& request) {
+  return request.method == "GET" && absl::StrContains(request.target, "fields=size");
 }
 bool HasBytes(const ServedRequest& request) {
-  return request.method == "GET" && !IsListing(request);
+  return request.method == "GET" && !IsListing(request) && !IsStat(request);
 }
-// Nothing but the transport guards a listing against another bit.
-bool IsGuarded(const ServedRequest& request) { return !IsListing(request); }
+// Nothing but the transport guards listings and sizes against another bit.
+bool IsGuarded(const ServedRequest& request) { return !IsListing(request) && !IsStat(request); }
 bool HasText(const ServedRequest& request) { return request.method != "HEAD"; }
+bool IsCommit(const ServedRequest& request) {
+  return absl::StrContains(request.target, "comp=blocklist");
+}
+bool IsDeletionIn(const ServedRequest& request, absl::string_view folder) {
+  return request.method == "DELETE" &&
+         absl::StrContains(net::PercentDecode(request.target), folder);
+}
+
+// A text for each dialect; null: its service does not answer so.
+using Texts = std::array<const char*, std::size(support::kDialects)>;
+constexpr Texts Every(const char* text) { return {text, text, text}; }
 
 // What goes wrong at one request, and once.
 struct FaultKind {
   const char* name;
-  int status = 0;              // of what is answered; 0: see below
-  const char* code = "";       // of an error of S3
-  const char* body = nullptr;  // instead of such an error
-  const char* type = "";       // Content-Type
-  bool is_silent = false;      // no answer at all
-  bool is_reset = false;       // the connection is closed before anything is done
+  int status = 0;          // of what is answered; 0: see below
+  Texts errors = {};       // "CODE", or "CODE: message"
+  Texts bodies = {};       // instead of such an error
+  const char* type = "";   // Content-Type
+  bool is_silent = false;  // no answer at all
+  bool is_reset = false;   // the connection is closed before anything is done
   Spoiling spoiling = Spoiling::kNone;
   bool (*may_be)(const ServedRequest&) = nullptr;  // which it can happen to; null: to all
   // It must not be noticed: the call is made again.
   bool heals = false;
+
+  bool IsOf(Dialect dialect) const {
+    const auto index = static_cast<std::size_t>(dialect);
+    return status == 0 || errors[index] != nullptr || bodies[index] != nullptr;
+  }
 };
 
 constexpr char kPage[] =
     "<!DOCTYPE html><html><head><title>Maintenance</title></head><body>Back soon.</body></html>";
-constexpr char kHalfAList[] =
+constexpr Texts kHalfLists = {
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult><Name>bucket</Name>"
-    "<IsTruncated>false</IsTruncated>";
-constexpr char kOtherXml[] = "<?xml version=\"1.0\"?>\n<Result></Result>";
+    "<IsTruncated>false</IsTruncated>",
+    "<?xml version=\"1.0\"?><EnumerationResults><Blobs></Blobs><NextMarker></NextMarker>",
+    "{\"kind\":\"storage#objects\",\"items\":["};
+constexpr char kXml[] = "<?xml version=\"1.0\"?>\n<Result></Result>";
 
-constexpr FaultKind kNotFound = {.name = "not found", .status = 404, .code = "NoSuchKey"};
+constexpr FaultKind kNotFound = {
+    .name = "not found", .status = 404, .errors = {"NoSuchKey", "BlobNotFound", "notFound"}};
 constexpr FaultKind kWrongBit = {
     .name = "a wrong bit", .spoiling = Spoiling::kFlipped, .may_be = IsGuarded};
-constexpr FaultKind kThrottled = {
-    .name = "too many requests", .status = 429, .code = "SlowDown", .heals = true};
+constexpr FaultKind kThrottled = {.name = "too many requests",
+                                  .status = 429,
+                                  .errors = {"SlowDown", "TooManyRequests", "rateLimitExceeded"},
+                                  .heals = true};
 constexpr FaultKind kEmptyAnswer = {
-    .name = "an empty answer", .status = 200, .body = "", .heals = true};
+    .name = "an empty answer", .status = 200, .bodies = Every(""), .heals = true};
 constexpr FaultKind kFaults[] = {
     kNotFound,
     kWrongBit,
     kThrottled,
-    {.name = "forbidden", .status = 403, .code = "AccessDenied"},
-    {.name = "a page of an unknown origin", .status = 403, .body = kPage, .type = "text/html"},
-    {.name = "unauthorized", .status = 401, .body = ""},
-    {.name = "moved", .status = 301, .code = "PermanentRedirect"},
-    {.name = "no bucket", .status = 404, .code = "NoSuchBucket"},
-    {.name = "not implemented", .status = 501, .code = "NotImplemented"},
-    {.name = "no such version", .status = 505, .body = ""},
-    {.name = "a timeout of the client's", .status = 408, .code = "RequestTimeout", .heals = true},
+    {.name = "forbidden",
+     .status = 403,
+     .errors = {"AccessDenied", "AuthorizationFailure", "forbidden"}},
+    {.name = "a page of an unknown origin",
+     .status = 403,
+     .bodies = Every(kPage),
+     .type = "text/html"},
+    {.name = "unauthorized", .status = 401, .bodies = Every("")},
+    {.name = "moved", .status = 301, .errors = {"PermanentRedirect", "", ""}},
+    {.name = "no bucket",
+     .status = 404,
+     .errors = {"NoSuchBucket", "ContainerNotFound",
+                "notFound: The specified bucket does not exist."}},
+    {.name = "not implemented", .status = 501, .errors = Every("NotImplemented")},
+    {.name = "no such version", .status = 505, .bodies = Every("")},
+    {.name = "a timeout of the client's",
+     .status = 408,
+     .errors = {"RequestTimeout", nullptr, "uploadBrokenConnection"},
+     .heals = true},
     {.name = "a timeout that is a bad request",
      .status = 400,
-     .code = "RequestTimeout",
+     .errors = {"RequestTimeout"},
      .heals = true},
-    {.name = "too early", .status = 425, .body = "", .heals = true},
-    {.name = "a conflict", .status = 409, .code = "OperationAborted", .heals = true},
-    {.name = "internal error", .status = 500, .code = "InternalError", .heals = true},
-    {.name = "bad gateway", .status = 502, .body = kPage, .type = "text/html", .heals = true},
-    {.name = "unavailable", .status = 503, .code = "SlowDown", .heals = true},
-    {.name = "gateway timeout", .status = 504, .body = "", .heals = true},
-    {.name = "full", .status = 507, .code = "InsufficientStorage", .heals = true},
-    {.name = "unknown error", .status = 520, .body = kPage, .type = "text/html", .heals = true},
-    {.name = "connection refused", .status = 521, .body = "", .heals = true},
-    {.name = "connection timed out", .status = 522, .body = "", .heals = true},
-    {.name = "origin unreachable", .status = 523, .body = "", .heals = true},
-    {.name = "a timeout occurred", .status = 524, .body = "", .heals = true},
-    {.name = "an expired token", .status = 400, .code = "ExpiredToken", .heals = true},
-    {.name = "a stray signature", .status = 403, .code = "SignatureDoesNotMatch", .heals = true},
-    {.name = "a page", .status = 200, .body = kPage, .type = "text/html", .heals = true},
-    {.name = "a page of no type", .status = 200, .body = kPage, .may_be = HasText, .heals = true},
-    {.name = "an empty answer", .status = 200, .body = "", .may_be = HasText, .heals = true},
-    {.name = "half a list", .status = 200, .body = kHalfAList, .may_be = IsListing, .heals = true},
-    {.name = "no list", .status = 200, .body = kOtherXml, .may_be = IsListing, .heals = true},
-    {.name = "no content", .status = 204, .body = nullptr, .may_be = HasBytes, .heals = true},
+    {.name = "dropped blocks",
+     .status = 400,
+     .errors = {nullptr, "InvalidBlockList"},
+     .may_be = IsCommit,
+     .heals = true},
+    {.name = "too early", .status = 425, .bodies = Every(""), .heals = true},
+    {.name = "a conflict",
+     .status = 409,
+     .errors = {"OperationAborted", "AccountBeingCreated"},
+     .heals = true},
+    {.name = "internal error",
+     .status = 500,
+     .errors = {"InternalError", "OperationTimedOut", "internalError"},
+     .heals = true},
+    {.name = "bad gateway",
+     .status = 502,
+     .bodies = Every(kPage),
+     .type = "text/html",
+     .heals = true},
+    {.name = "unavailable",
+     .status = 503,
+     .errors = {"SlowDown", "ServerBusy", "backendError"},
+     .heals = true},
+    {.name = "a limit of the user's",
+     .status = 403,
+     .errors = {nullptr, nullptr, "userRateLimitExceeded"},
+     .heals = true},
+    {.name = "gateway timeout", .status = 504, .bodies = Every(""), .heals = true},
+    {.name = "full", .status = 507, .errors = {"InsufficientStorage"}, .heals = true},
+    {.name = "unknown error",
+     .status = 520,
+     .bodies = Every(kPage),
+     .type = "text/html",
+     .heals = true},
+    {.name = "connection refused", .status = 521, .bodies = Every(""), .heals = true},
+    {.name = "connection timed out", .status = 522, .bodies = Every(""), .heals = true},
+    {.name = "origin unreachable", .status = 523, .bodies = Every(""), .heals = true},
+    {.name = "a timeout occurred", .status = 524, .bodies = Every(""), .heals = true},
+    {.name = "an expired token of S3", .status = 400, .errors = {"ExpiredToken"}, .heals = true},
+    {.name = "an expired token",
+     .status = 401,
+     .errors = {nullptr, "InvalidAuthenticationInfo", "authError"},
+     .heals = true},
+    {.name = "a stray signature",
+     .status = 403,
+     .errors = {"SignatureDoesNotMatch",
+                "AuthenticationFailed: The MAC signature found in the request is another"},
+     .heals = true},
+    {.name = "a page", .status = 200, .bodies = Every(kPage), .type = "text/html", .heals = true},
+    {.name = "a page of no type",
+     .status = 200,
+     .bodies = Every(kPage),
+     .may_be = HasText,
+     .heals = true},
+    {.name = "an empty answer",
+     .status = 200,
+     .bodies = Every(""),
+     .may_be = HasText,
+     .heals = true},
+    {.name = "half a list",
+     .status = 200,
+     .bodies = kHalfLists,
+     .may_be = IsListing,
+     .heals = true},
+    {.name = "no list",
+     .status = 200,
+     .bodies = {kXml, kXml, "{}"},
+     .may_be = IsListing,
+     .heals = true},
+    {.name = "no content", .status = 204, .bodies = Every(""), .may_be = HasBytes, .heals = true},
     {.name = "reset", .is_reset = true, .heals = true},
     {.name = "reset after the effect", .spoiling = Spoiling::kCut, .heals = true},
     {.name = "a short body", .spoiling = Spoiling::kShort, .heals = true},
@@ -105,33 +192,19 @@ constexpr FaultKind kFaults[] = {
 // A bucket's server of which one answer goes wrong: each of a verb's requests in turn. The program
 // then does its work, or ends with one clear error; nothing is lost, and the same verb succeeds
 // when it is run again.
-class FaultSweepTest : public SweepFixture {
+class FaultSweepFixture : public SweepFixture {
  protected:
   static constexpr std::size_t kSample = 4;  // of what may go wrong with a verb
   static constexpr std::size_t kBackupSample = 12;
 
-  FaultSweepTest() : server_(ServerOptions()) {
-    http_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{.tls = {}, .proxy = {}, .limits = storage::BucketHttpLimits()});
-    storage::S3Options options;
-    options.endpoint = *net::ParseUrl(server_.url());
-    options.bucket = "bucket";
-    place_ = std::make_unique<storage::S3ObjectStore>(options, *http_, credentials_, meter_);
-  }
-
-  FakeS3Options ServerOptions() const {
-    FakeS3Options options;
-    options.clock = &clock_;
-    options.page_objects_max = 100;
-    return options;
-  }
+  explicit FaultSweepFixture(Dialect dialect) : dialect_(dialect) {}
 
   absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
       const storage::Location& location, const storage::StoreSettings& settings) override {
     if (!in_bucket_ || location.directory == "/source") {
       return SweepFixture::OpenStore(location, settings);
     }
-    return std::make_unique<RetriedStore>(*place_);
+    return bed_.Open();
   }
 
   std::map<std::string, std::string> Objects() override {
@@ -170,18 +243,25 @@ class FaultSweepTest : public SweepFixture {
       } else if (kind.is_reset) {
         connection.Cut();
       } else {
-        const std::string body = kind.status == 204 ? ""
-                                 : kind.body != nullptr
-                                     ? kind.body
-                                     : absl::StrCat("<Error><Code>", kind.code, "</Code></Error>");
-        connection.Raw(absl::StrCat(
-            "HTTP/1.1 ", kind.status, " Text\r\n",
-            *kind.type == '\0' ? "" : absl::StrCat("Content-Type: ", kind.type, "\r\n"),
-            kind.status == 204 ? "" : absl::StrCat("Content-Length: ", body.size(), "\r\n"), "\r\n",
-            request.method == "HEAD" ? "" : body));
+        connection.Raw(AnswerOf(kind, request.method == "HEAD"));
       }
       return true;
     });
+  }
+
+  std::string AnswerOf(const FaultKind& kind, bool is_head) const {
+    const char* const error = kind.errors[static_cast<std::size_t>(dialect_)];
+    const std::string body = error != nullptr ? support::ErrorOf(dialect_, error)
+                                              : kind.bodies[static_cast<std::size_t>(dialect_)];
+    const absl::string_view code =
+        dialect_ == Dialect::kAzure && error != nullptr ? error : absl::string_view();
+    return absl::StrCat(
+        "HTTP/1.1 ", kind.status, " Text\r\n",
+        code.empty() ? "" : "x-ms-error-code: ", code.substr(0, code.find(':')),
+        code.empty() ? "" : "\r\n",
+        *kind.type == '\0' ? "" : absl::StrCat("Content-Type: ", kind.type, "\r\n"),
+        kind.status == 204 ? "" : absl::StrCat("Content-Length: ", body.size(), "\r\n"), "\r\n",
+        is_head ? "" : body);
   }
 
   // Until the client has enough of it, by its fast clock.
@@ -216,19 +296,41 @@ class FaultSweepTest : public SweepFixture {
     return server_.requests();
   }
 
+  // Dialects share what is no full sweep, so that three take the time of one; another share each
+  // day.
+  std::vector<int64_t> Mine(const std::vector<int64_t>& points) const {
+    std::vector<int64_t> mine;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const uint64_t turn = (i + sample_.seed()) % std::size(support::kDialects);
+      if (sample_.is_everything() || turn == static_cast<uint64_t>(dialect_)) {
+        mine.push_back(points[i]);
+      }
+    }
+    return mine;
+  }
+
   // Each request, in each way.
   void Sweep(const std::vector<std::string>& words, std::size_t sample = kSample) {
-    const auto requests = std::ssize(GoodRun(words));
-    std::set<int64_t> met;
-    int points = 0;
-    for (const int64_t point : sample_.Below(std::ssize(kFaults) * requests, sample)) {
-      FailOnce(words, kFaults[static_cast<std::size_t>(point / requests)], point % requests);
-      points += was_met_ ? 1 : 0;
-      met.insert(was_met_ ? point / requests : -1);
+    const std::vector<ServedRequest> good = GoodRun(words);
+    const int64_t requests = std::ssize(good);
+    std::vector<const FaultKind*> kinds;
+    for (const FaultKind& kind : kFaults) {
+      if (kind.IsOf(dialect_) && (kind.may_be == nullptr || absl::c_any_of(good, kind.may_be))) {
+        kinds.push_back(&kind);
+      }
     }
-    met.erase(-1);
-    EXPECT_TRUE(!sample_.is_everything() || met.size() == std::size(kFaults))
-        << "only " << met.size() << " of the faults were met";
+    std::set<const FaultKind*> met;
+    int points = 0;
+    for (const int64_t point : Mine(sample_.Below(std::ssize(kinds) * requests, sample))) {
+      const FaultKind* const kind = kinds[static_cast<std::size_t>(point / requests)];
+      FailOnce(words, *kind, point % requests);
+      points += was_met_ ? 1 : 0;
+      met.insert(was_met_ ? kind : nullptr);
+    }
+    met.erase(nullptr);
+    for (const FaultKind* const kind : kinds) {
+      EXPECT_TRUE(!sample_.is_everything() || HasFailure() || met.contains(kind)) << kind->name;
+    }
     RecordProperty("points", points);
   }
 
@@ -236,14 +338,15 @@ class FaultSweepTest : public SweepFixture {
   void FailEach(const std::vector<std::string>& words, const FaultKind& kind,
                 bool (*is_meant)(const ServedRequest&)) {
     const std::vector<ServedRequest> requests = GoodRun(words);
-    int points = 0;
+    std::vector<int64_t> points;
     for (int64_t point = 0; point < std::ssize(requests); ++point) {
-      if (is_meant(requests[static_cast<std::size_t>(point)])) {
-        FailOnce(words, kind, point);
-        ++points;
-      }
+      points.insert(points.end(), is_meant(requests[static_cast<std::size_t>(point)]) ? 1 : 0,
+                    point);
     }
-    EXPECT_GT(points, 0);
+    EXPECT_FALSE(points.empty());
+    for (const int64_t point : Mine(points)) {
+      FailOnce(words, kind, point);
+    }
   }
 
   void FailOnce(const std::vector<std::string>& words, const FaultKind& kind, int64_t point) {
@@ -298,11 +401,9 @@ class FaultSweepTest : public SweepFixture {
                                               "there is no repository in|holds a repository"));
   }
 
-  storage::StoreMeter meter_;
-  FixedCredentials credentials_;
-  FakeS3Server server_;
-  std::unique_ptr<net::HttpClient> http_;
-  std::unique_ptr<storage::S3ObjectStore> place_;
+  const Dialect dialect_;
+  support::BucketBed bed_{dialect_, clock_};
+  support::FakeBucketServer& server_ = *bed_.server;
   std::map<std::string, std::string> base_;
   std::function<void()> again_;  // What the user does after a fault; null: the same once more.
   bool in_bucket_ = false;
@@ -310,23 +411,15 @@ class FaultSweepTest : public SweepFixture {
   ExitCode code_ = ExitCode::kOk;  // of the run that met it
 };
 
-// What is billed: opening, locking and closing included.
-class CountedRequestsTest : public FaultSweepTest {
+class FaultSweepTest : public FaultSweepFixture, public testing::WithParamInterface<Dialect> {
  protected:
-  absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
-      const storage::Location& location, const storage::StoreSettings& given) override {
-    if (!in_bucket_) {
-      return FaultSweepTest::OpenStore(location, given);
-    }
-    storage::StoreSettings settings = given;
-    settings.environment.keys = *credentials_.Get(CallContext());
-    ASSIGN_OR_RETURN(const storage::Location bucket,
-                     storage::ParseLocation(absl::StrCat("s3:", server_.url(), "/bucket")));
-    return storage::OpenStore(bucket, settings, Random::Real());
-  }
+  FaultSweepTest() : FaultSweepFixture(GetParam()) {}
 };
+INSTANTIATE_TEST_SUITE_P(Dialects, FaultSweepTest, testing::ValuesIn(support::kDialects),
+                         [](const auto& test) { return support::DialectName(test.param); });
 
-TEST_F(CountedRequestsTest, AnUnchangedIncrementSaysWhatTheServerSaw) {
+// What is billed: opening, locking and closing included.
+TEST_P(FaultSweepTest, AnUnchangedIncrementSaysWhatTheServerSaw) {
   Backup();
   GoodRun(BackupArguments());
   server_.Reset(server_.objects());
@@ -336,38 +429,38 @@ TEST_F(CountedRequestsTest, AnUnchangedIncrementSaysWhatTheServerSaw) {
   EXPECT_EQ(GetInt(again.Result(), {"write_requests"}), absl::c_count_if(seen, IsWrite));
 }
 
-TEST_F(FaultSweepTest, Init) {
+TEST_P(FaultSweepTest, Init) {
   InitAgainAfterEachFault();
   Sweep({"init"});
 }
 
-TEST_F(FaultSweepTest, InitStoresAgainWhatWasStoredWrongly) {
+TEST_P(FaultSweepTest, InitStoresAgainWhatWasStoredWrongly) {
   InitAgainAfterEachFault();
   FaultKind kind = kWrongBit;
   kind.heals = true;
   FailEach({"init"}, kind, IsWrite);
 }
 
-TEST_F(FaultSweepTest, InitKeepsItsKeyWhenItReadsAWrongConfig) {
+TEST_P(FaultSweepTest, InitKeepsItsKeyWhenItReadsAWrongConfig) {
   InitAgainAfterEachFault();
   FailEach({"init"}, kWrongBit, HasBytes);
 }
 
-TEST_F(FaultSweepTest, Backup) {
+TEST_P(FaultSweepTest, Backup) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
   Sweep(BackupArguments(), kBackupSample);
 }
 
-TEST_F(FaultSweepTest, FirstBackup) { Sweep(BackupArguments()); }
+TEST_P(FaultSweepTest, FirstBackup) { Sweep(BackupArguments()); }
 
-TEST_F(FaultSweepTest, IncrementalBackup) {
+TEST_P(FaultSweepTest, IncrementalBackup) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 6});
   Sweep(BackupByList(kept_, 2 * kChunkBytes, kChunkBytes));
 }
 
-TEST_F(FaultSweepTest, BackupStoresAgainWhatWasStoredWrongly) {
+TEST_P(FaultSweepTest, BackupStoresAgainWhatWasStoredWrongly) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
   FaultKind kind = kWrongBit;
@@ -375,77 +468,72 @@ TEST_F(FaultSweepTest, BackupStoresAgainWhatWasStoredWrongly) {
   FailEach(BackupArguments(), kind, IsWrite);
 }
 
-TEST_F(FaultSweepTest, BackupRetriesWritesThatAreThrottled) {
+TEST_P(FaultSweepTest, BackupRetriesWritesThatAreThrottled) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
   FailEach(BackupArguments(), kThrottled, IsWrite);
 }
 
-TEST_F(FaultSweepTest, Restore) {
+TEST_P(FaultSweepTest, Restore) {
   MakeGenerations();
   WriteFile("target", "");
   Sweep({"restore", kept_, "--target", Path("target")});
 }
 
-TEST_F(FaultSweepTest, ARestoreIsRightOrAnError) {
+TEST_P(FaultSweepTest, ARestoreIsRightOrAnError) {
   MakeGenerations();
   WriteFile("target", "");
   FailEach({"restore", kept_, "--target", Path("target")}, kWrongBit,
-           [](const ServedRequest& request) { return !IsWrite(request) && !IsListing(request); });
+           [](const ServedRequest& request) { return !IsWrite(request) && IsGuarded(request); });
 }
 
-TEST_F(FaultSweepTest, ForgetAndPrune) {
+TEST_P(FaultSweepTest, ForgetAndPrune) {
   MakeGenerations();
   Sweep({"forget", "--keep-last", "1", "--prune", "--max-unused", "0"});
 }
 
-TEST_F(FaultSweepTest, ForgetAndPruneTakeNoListingForEmpty) {
+TEST_P(FaultSweepTest, ForgetAndPruneTakeNoListingForEmpty) {
   MakeGenerations();
   FailEach({"forget", "--keep-last", "1", "--prune"}, kNotFound, IsListing);
 }
 
-TEST_F(FaultSweepTest, PruneDeletesNoPackThatIsStillListed) {
+TEST_P(FaultSweepTest, PruneDeletesNoPackThatIsStillListed) {
   MakeGenerations();
   FailEach({"forget", "--keep-last", "1", "--prune", "--max-unused", "0"}, kNotFound,
-           [](const ServedRequest& request) {
-             return request.method == "DELETE" &&
-                    request.target.find("/index/") != std::string::npos;
-           });
+           [](const ServedRequest& request) { return IsDeletionIn(request, "/index/"); });
 }
 
-TEST_F(FaultSweepTest, PruneDeletesAgainWhatAnEmptyAnswerReportedDeleted) {
+TEST_P(FaultSweepTest, PruneDeletesAgainWhatAnEmptyAnswerReportedDeleted) {
   MakeGenerations();
   FailEach({"forget", "--keep-last", "1", "--prune"}, kEmptyAnswer,
            [](const ServedRequest& request) {
-             return request.method == "DELETE" &&
-                    (request.target.find("/index/") != std::string::npos ||
-                     request.target.find("/snapshots/") != std::string::npos);
+             return IsDeletionIn(request, "/index/") || IsDeletionIn(request, "/snapshots/");
            });
 }
 
-TEST_F(FaultSweepTest, RepairIndex) {
+TEST_P(FaultSweepTest, RepairIndex) {
   MakeGenerations();
   Sweep({"repair", "index"});
 }
 
-TEST_F(FaultSweepTest, Check) {
+TEST_P(FaultSweepTest, Check) {
   MakeGenerations();
   Sweep({"check", "--read-data"});
 }
 
-TEST_F(FaultSweepTest, Copy) {
+TEST_P(FaultSweepTest, Copy) {
   MakeGenerations();
   MakeSourceOfCopy();
   Sweep({"copy"});
 }
 
-TEST_F(FaultSweepTest, KeyAdd) {
+TEST_P(FaultSweepTest, KeyAdd) {
   MakeGenerations();
   WriteFile("new", "new secret");
   Sweep({"key", "add", "--new-password-file", Path("new")});
 }
 
-TEST_F(FaultSweepTest, KeyRemove) {
+TEST_P(FaultSweepTest, KeyRemove) {
   MakeGenerations();
   WriteFile("new", "new secret");
   const Json added = MustRun({"key", "add", "--new-password-file", Path("new")}).Result();
@@ -458,18 +546,16 @@ TEST_F(FaultSweepTest, KeyRemove) {
   Sweep(words);
 }
 
-TEST_F(FaultSweepTest, KeyRemoveDeletesAgainWhatAnEmptyAnswerReportedDeleted) {
+TEST_P(FaultSweepTest, KeyRemoveDeletesAgainWhatAnEmptyAnswerReportedDeleted) {
   MakeGenerations();
   WriteFile("new", "new secret");
   const Json added = MustRun({"key", "add", "--new-password-file", Path("new")}).Result();
   again_ = [&] { EXPECT_EQ(OpenWith("new secret"), ExitCode::kWrongPassword); };
-  FailEach(
-      {"key", "remove", GetString(added, {"id"})}, kEmptyAnswer, [](const ServedRequest& request) {
-        return request.method == "DELETE" && request.target.find("/keys/") != std::string::npos;
-      });
+  FailEach({"key", "remove", GetString(added, {"id"})}, kEmptyAnswer,
+           [](const ServedRequest& request) { return IsDeletionIn(request, "/keys/"); });
 }
 
-TEST_F(FaultSweepTest, KeyPasswd) {
+TEST_P(FaultSweepTest, KeyPasswd) {
   MakeGenerations();
   WriteFile("new", "new secret");
   const std::vector<std::string> words = {"key", "passwd", "--new-password-file", Path("new")};
@@ -529,12 +615,13 @@ constexpr SourceFault kSourceFaults[] = {
      .of_sts = true}};
 
 // Sources of credentials of which one answer goes wrong: that must not be noticed.
-class CredentialsSweepTest : public FaultSweepTest {
+class CredentialsSweepTest : public FaultSweepFixture {
  protected:
   enum class Source { kContainer, kSts, kInstance };  // The last is asked three times.
 
   CredentialsSweepTest()
-      : source_server_([this](const ServedRequest& request, ServedConnection& connection) {
+      : FaultSweepFixture(Dialect::kS3),
+        source_server_([this](const ServedRequest& request, ServedConnection& connection) {
           Serve(request, connection);
         }) {
     WriteFile("token", "web+token");
@@ -570,26 +657,8 @@ class CredentialsSweepTest : public FaultSweepTest {
   }
 
   // A process finds its credentials again.
-  struct OwnStore : storage::OpenedStore {
-    OwnStore(const storage::CredentialsEnvironment& environment, storage::S3Options options,
-             net::HttpClient& http)
-        : chain(environment, http, http),
-          place(std::move(options), http, chain, own_meter),
-          retried(place) {}
-    storage::ObjectStore& store() override { return retried.store(); }
-    const storage::StoreMeter& meter() const override { return retried.meter(); }
-
-    storage::StoreMeter own_meter;
-    storage::CredentialsChain chain;
-    storage::S3ObjectStore place;
-    RetriedStore retried;
-  };
-
   absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
       const storage::Location& location, const storage::StoreSettings& settings) override {
-    if (!in_bucket_) {
-      return FaultSweepTest::OpenStore(location, settings);
-    }
     storage::CredentialsEnvironment environment;
     if (source_ == Source::kContainer) {
       environment.container_url = source_server_.url() + "/keys";
@@ -603,16 +672,14 @@ class CredentialsSweepTest : public FaultSweepTest {
     }
     environment.shared_credentials_file = Path("none");
     environment.config_file = Path("none");
-    storage::S3Options options;
-    options.endpoint = *net::ParseUrl(server_.url());
-    options.bucket = "bucket";
-    return std::make_unique<OwnStore>(environment, options, *http_);
+    bed_.settings.environment = std::move(environment);
+    return FaultSweepFixture::OpenStore(location, settings);
   }
 
   void SweepSources(const std::vector<std::string>& words) {
     const auto base = store_.objects();
     in_bucket_ = true;
-    server_.SetSessionToken("t");
+    static_cast<support::FakeS3Server&>(server_).SetSessionToken("t");
     constexpr int64_t kFaultCount = std::size(kSourceFaults);
     int points = 0;
     for (const int64_t point : sample_.Below(5 * kFaultCount, kSample)) {

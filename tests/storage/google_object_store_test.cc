@@ -89,11 +89,11 @@ TEST_F(GoogleObjectStoreTest, APutSaysNameChecksumAndKey) {
       Store({.prefix = "pre fix/", .storage_class = "COLDLINE", .kms_key_name = "projects/p/k"});
   ASSERT_THAT(store.Put(ctx_, "data/ab/pack", "bytes", {}), IsOk());
   ASSERT_THAT(store.Put(ctx_, "index/one", "bytes", {.if_absent = true}), IsOk());
-  const auto objects = server_.objects();
-  EXPECT_EQ(objects.at("pre fix/data/ab/pack").bytes, "bytes");
-  EXPECT_EQ(objects.at("pre fix/data/ab/pack").storage_class, "COLDLINE");
-  EXPECT_EQ(objects.at("pre fix/data/ab/pack").kms_key_name, "projects/p/k");
-  EXPECT_EQ(objects.at("pre fix/index/one").storage_class, "STANDARD");  // Read in each run.
+  const auto said = server_.put_headers();
+  EXPECT_EQ(server_.objects().at("pre fix/data/ab/pack"), "bytes");
+  EXPECT_EQ(said.at("pre fix/data/ab/pack").at("storageClass"), "COLDLINE");
+  EXPECT_EQ(said.at("pre fix/data/ab/pack").at("kmsKeyName"), "projects/p/k");
+  EXPECT_EQ(said.at("pre fix/index/one").at("storageClass"), "STANDARD");  // Read in each run.
   EXPECT_THAT(tokens_.refusals(), IsEmpty());
   EXPECT_EQ(store.Describe(), "gs:bucket:/pre fix");
 }
@@ -101,7 +101,7 @@ TEST_F(GoogleObjectStoreTest, APutSaysNameChecksumAndKey) {
 TEST_F(GoogleObjectStoreTest, OtherBytesAreNoticed) {
   GoogleObjectStore& store = Store();
   ASSERT_THAT(store.Put(ctx_, "one", "some bytes", {}), IsOk());
-  server_.Flip();
+  server_.Spoil([](const ServedRequest&) { return support::Spoiling::kFlipped; });
   EXPECT_THAT(store.Put(ctx_, "two", "some bytes", {}),
               StatusIs(Code::kDataLoss, HasSubstr("stored other bytes")));
   EXPECT_THAT(store.Get(ctx_, "one", 100), StatusIs(Code::kDataLoss, HasSubstr("CRC32C")));
@@ -167,7 +167,7 @@ TEST_F(GoogleObjectStoreTest, ATokenThatEndsInMidUploadIsRenewed) {
     return false;
   });
   EXPECT_THAT(store.Put(ctx_, "two", "y", {.if_absent = true}), IsOk());
-  EXPECT_EQ(server_.objects().at("two").bytes, "y");
+  EXPECT_EQ(server_.objects().at("two"), "y");
   EXPECT_EQ(tokens_.given(), 2);
   clock_.Advance(absl::Hours(2));  // One that ended by itself costs no refused request.
   const std::size_t before = server_.requests().size();

@@ -508,6 +508,17 @@ TEST_F(S3ObjectStoreTest, AStraySignatureDoesNotMatchIsNoRefusal) {
   EXPECT_EQ(credentials_.forgotten_, 0);
 }
 
+// A process that begins by looking for what is not there yet, as init does.
+TEST_F(S3ObjectStoreTest, KeysThatAMissingObjectWasAnsweredToAreGood) {
+  StartWithoutWaiting();
+  server_->SetObject("key", "bytes");
+  EXPECT_THAT(store_->Stat(ctx_, "config"), StatusIs(absl::StatusCode::kNotFound));
+  Answer("GET", 2, [](ServedConnection& connection) {
+    connection.Send(403, ErrorXml("SignatureDoesNotMatch"));
+  });
+  EXPECT_THAT(store_->Get(ctx_, "key", 10), IsOkAndHolds("bytes"));
+}
+
 // Servers say so in words, beside errors of several names.
 TEST_F(S3ObjectStoreTest, AnObjectLockIsTold) {
   StartWithoutWaiting();

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
-#include "net/url.h"
+#include "tests/support/fake_bucket_server.h"
 
 namespace csidelta::support {
 namespace {
@@ -22,15 +22,6 @@ namespace {
 constexpr char kStorageScope[] = "https://storage.azure.com/.default";
 constexpr char kManagementScope[] = "https://management.azure.com/.default";
 constexpr char kAssertionType[] = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
-
-std::map<std::string, std::string> Pairs(const std::string& text) {
-  std::map<std::string, std::string> pairs;
-  for (const absl::string_view part : absl::StrSplit(text, '&', absl::SkipEmpty())) {
-    const std::pair<std::string, std::string> one = absl::StrSplit(part, absl::MaxSplits('=', 1));
-    pairs[one.first] = net::PercentDecode(one.second);
-  }
-  return pairs;
-}
 
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 
@@ -96,13 +87,13 @@ void FakeAzureIdentity::Serve(const ServedRequest& request, ServedConnection& co
   if (interference_ && interference_(request, connection)) {
     return;
   }
-  std::map<std::string, std::string> query = Pairs(target.second);
+  std::map<std::string, std::string> query = ReadPairs(target.second);
   const auto header = [&](const char* name) {
     const auto found = request.headers.find(name);
     return found == request.headers.end() ? "" : found->second;
   };
   if (request.method == "POST" && target.first == "/" + options_.tenant + "/oauth2/v2.0/token") {
-    std::map<std::string, std::string> form = Pairs(request.body);
+    std::map<std::string, std::string> form = ReadPairs(request.body);
     const std::string why = CheckForm(form, target.first);
     why.empty() ? GiveToken(form["scope"], false, connection) : Refuse(401, why, connection);
   } else if (request.method == "GET" && target.first == "/metadata/identity/oauth2/token") {

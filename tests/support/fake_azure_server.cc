@@ -20,13 +20,7 @@
 namespace csidelta::support {
 namespace {
 
-constexpr char kHttpTime[] = "%a, %d %b %Y %H:%M:%S GMT";
 constexpr absl::Duration kAzureSkewMax = absl::Minutes(15);
-
-std::string ValueOf(const std::map<std::string, std::string>& values, const std::string& name) {
-  const auto found = values.find(name);
-  return found == values.end() ? "" : found->second;
-}
 
 std::string Base64Md5(const std::string& bytes) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
@@ -45,19 +39,13 @@ std::string NameElement(const std::string& name) {
 }  // namespace
 
 FakeAzureServer::FakeAzureServer(FakeAzureOptions options)
-    : options_(std::move(options)),
-      server_([this](const ServedRequest& request,
-                     ServedConnection& connection) { Serve(request, connection); },
-              options_.http) {}
-
-std::string FakeAzureServer::uri() const {
-  return absl::StrCat(server_.url(), options_.account_in_path ? "/" : "",
-                      options_.account_in_path ? options_.account : "");
+    : FakeBucketServer(*options.clock), options_(std::move(options)) {
+  Start(options_.http);
 }
 
-void FakeAzureServer::Interfere(Interference interference) {
-  std::scoped_lock lock(mutex_);
-  interference_ = std::move(interference);
+std::string FakeAzureServer::uri() const {
+  return absl::StrCat(url(), options_.account_in_path ? "/" : "",
+                      options_.account_in_path ? options_.account : "");
 }
 
 void FakeAzureServer::AllowToken(const std::string& token, absl::Time expires_at) {
@@ -70,21 +58,6 @@ void FakeAzureServer::SetKey(const std::string& key) {
   options_.key = key;
 }
 
-void FakeAzureServer::Refuse(const std::string& key) {
-  std::scoped_lock lock(mutex_);
-  refused_.insert(key);
-}
-
-std::map<std::string, std::string> FakeAzureServer::objects() const {
-  std::scoped_lock lock(mutex_);
-  return objects_;
-}
-
-void FakeAzureServer::SetObject(const std::string& key, const std::string& bytes) {
-  std::scoped_lock lock(mutex_);
-  objects_[key] = bytes;
-}
-
 std::size_t FakeAzureServer::uncommitted_blocks() const {
   std::scoped_lock lock(mutex_);
   std::size_t count = 0;
@@ -94,30 +67,10 @@ std::size_t FakeAzureServer::uncommitted_blocks() const {
   return count;
 }
 
-std::vector<ServedRequest> FakeAzureServer::requests() const {
-  std::scoped_lock lock(mutex_);
-  return requests_;
-}
-
-std::map<std::string, std::map<std::string, std::string>> FakeAzureServer::put_headers() const {
-  std::scoped_lock lock(mutex_);
-  return put_headers_;
-}
-
-std::vector<std::string> FakeAzureServer::refusals() const {
-  std::scoped_lock lock(mutex_);
-  return refusals_;
-}
-
 void FakeAzureServer::Serve(const ServedRequest& request, ServedConnection& connection) {
-  std::scoped_lock lock(mutex_);
-  requests_.push_back(request);
-  if (interference_ && interference_(request, connection)) {
-    return;
-  }
   const bool with_body = request.method != "HEAD";
   const std::optional<Target> target = Split(request);
-  if (!target.has_value()) {
+  if (is_gone_ || !target.has_value()) {
     Fail({404, "ContainerNotFound"}, with_body, connection);
   } else if (const std::optional<Refusal> refusal = Verify(request, *target)) {
     Fail(*refusal, with_body, connection);
@@ -131,10 +84,7 @@ std::optional<FakeAzureServer::Target> FakeAzureServer::Split(const ServedReques
   const std::pair<std::string, std::string> parts =
       absl::StrSplit(request.target, absl::MaxSplits('?', 1));
   target.path = parts.first;
-  for (const absl::string_view part : absl::StrSplit(parts.second, '&', absl::SkipEmpty())) {
-    const std::pair<std::string, std::string> one = absl::StrSplit(part, absl::MaxSplits('=', 1));
-    target.query[net::PercentDecode(one.first)] = net::PercentDecode(one.second);
-  }
+  target.query = ReadPairs(parts.second);
   const std::string path = net::PercentDecode(target.path);
   absl::string_view rest = path;
   if (options_.account_in_path && !absl::ConsumePrefix(&rest, "/" + options_.account)) {
@@ -181,7 +131,7 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::CheckLetIn(const Served
   absl::string_view shown = authorization;
   if (absl::ConsumePrefix(&shown, "Bearer ")) {
     const auto token = tokens_.find(std::string(shown));
-    const bool is_good = token != tokens_.end() && options_.clock->Now() < token->second;
+    const bool is_good = token != tokens_.end() && clock_.Now() < token->second;
     return is_good ? std::nullopt
                    : std::optional<Refusal>(
                          Refusal{401, "InvalidAuthenticationInfo",
@@ -209,7 +159,7 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::Verify(const ServedRequ
                                                                 const Target& target) {
   absl::Time time;
   if (!absl::ParseTime(kHttpTime, ValueOf(request.headers, "x-ms-date"), &time, nullptr) ||
-      absl::AbsDuration(time - options_.clock->Now()) > kAzureSkewMax) {
+      absl::AbsDuration(time - clock_.Now()) > kAzureSkewMax) {
     return Refusal{403, "AuthenticationFailed", "Request date header too old"};
   }
   std::optional<Refusal> refusal = CheckLetIn(request, target);
@@ -239,10 +189,11 @@ void FakeAzureServer::Answer(const ServedRequest& request, const Target& target,
       Fail({405, "UnsupportedHttpVerb"}, true, connection);
     }
   } else if (request.method == "PUT") {
-    if (const std::optional<Refusal> refusal = Put(request, target)) {
+    const std::string body = Received(request.body);
+    if (const std::optional<Refusal> refusal = Put(request, body, target)) {
       Fail(*refusal, true, connection);
     } else {
-      connection.Send(201, "", {{"Content-MD5", Base64Md5(request.body)}});
+      connection.Send(201, "", {{"Content-MD5", Base64Md5(body)}});
     }
   } else if (request.method == "GET" || request.method == "HEAD") {
     Get(request, target.key, connection);
@@ -259,7 +210,7 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::Delete(const std::strin
   if (refused_.contains(key)) {
     return Refusal{412, "LeaseIdMissing"};
   }
-  return objects_.erase(key) == 0 ? std::optional(Refusal{404, "BlobNotFound"}) : std::nullopt;
+  return Remove(key) ? std::nullopt : std::optional(Refusal{404, "BlobNotFound"});
 }
 
 // .../blob-batch
@@ -336,6 +287,7 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::AnswerPart(const std::s
 }
 
 std::optional<FakeAzureServer::Refusal> FakeAzureServer::Put(const ServedRequest& request,
+                                                             const std::string& body,
                                                              const Target& target) {
   const std::string comp = ValueOf(target.query, "comp");
   std::map<std::string, std::string>& blocks = blocks_[target.key];
@@ -343,16 +295,16 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::Put(const ServedRequest
     const std::string id = ValueOf(target.query, "blockid");
     std::string raw;
     if (!absl::Base64Unescape(id, &raw) || raw.empty() || raw.size() > 64 ||
-        (!blocks.empty() && blocks.begin()->first.size() != id.size()) || request.body.empty()) {
+        (!blocks.empty() && blocks.begin()->first.size() != id.size()) || body.empty()) {
       return Refusal{400, "InvalidBlobOrBlock"};
     }
-    blocks[id] = request.body;
+    blocks[id] = body;
     return std::nullopt;
   }
-  std::string bytes = request.body;
+  std::string bytes = body;
   if (comp == "blocklist") {
     bytes.clear();
-    std::vector<std::string> ids = absl::StrSplit(request.body, "<Uncommitted>");
+    std::vector<std::string> ids = absl::StrSplit(body, "<Uncommitted>");
     ids.erase(ids.begin());
     for (const std::string& id : ids) {
       const auto block = blocks.find(id.substr(0, id.find('<')));
@@ -367,7 +319,7 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::Put(const ServedRequest
   if (ValueOf(request.headers, "if-none-match") == "*" && objects_.contains(target.key)) {
     return Refusal{409, "BlobAlreadyExists"};
   }
-  objects_[target.key] = bytes;
+  Store(target.key, bytes);
   put_headers_[target.key] = request.headers;
   blocks.clear();
   return std::nullopt;
@@ -381,28 +333,12 @@ void FakeAzureServer::Get(const ServedRequest& request, const std::string& key,
     Fail({404, "BlobNotFound"}, !is_head, connection);
     return;
   }
-  const std::string& bytes = found->second;
-  const std::string range = ValueOf(request.headers, "range");
+  const std::string& bytes = found->second.bytes;
   if (is_head) {
     connection.Raw(absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: ", bytes.size(), "\r\n\r\n"));
-    return;
-  }
-  if (range.empty()) {
-    connection.Send(200, bytes);
-    return;
-  }
-  const std::pair<std::string, std::string> ends =
-      absl::StrSplit(absl::StripPrefix(range, "bytes="), '-');
-  std::size_t first = 0;
-  std::size_t last = 0;
-  if (!absl::SimpleAtoi(ends.first, &first) || !absl::SimpleAtoi(ends.second, &last) ||
-      first >= bytes.size()) {
+  } else if (!SendObject(request, bytes, {}, connection)) {
     Fail({416, "InvalidRange"}, true, connection);
-    return;
   }
-  last = std::min(last, bytes.size() - 1);
-  connection.Send(206, bytes.substr(first, last - first + 1),
-                  {{"Content-Range", absl::StrCat("bytes ", first, "-", last, "/", bytes.size())}});
 }
 
 // The marker is "2!" and the last name of the page before, as base64.
@@ -433,7 +369,7 @@ void FakeAzureServer::List(const Target& target, ServedConnection& connection) c
                            : absl::StrCat("<Blob>", NameElement(name),
                                           "<Properties><Last-Modified>Fri, 17 Nov 2023 22:13:20 "
                                           "GMT</Last-Modified><Content-Length>",
-                                          blob->second.size(),
+                                          blob->second.bytes.size(),
                                           "</Content-Length><BlobType>BlockBlob</BlobType>"
                                           "</Properties></Blob>");
     }
@@ -447,9 +383,8 @@ void FakeAzureServer::List(const Target& target, ServedConnection& connection) c
 
 void FakeAzureServer::Fail(const Refusal& refusal, bool with_body,
                            ServedConnection& connection) const {
-  const std::string date = absl::FormatTime(kHttpTime, options_.clock->Now(), absl::UTCTimeZone());
   if (!with_body) {
-    connection.Raw(absl::StrCat("HTTP/1.1 ", refusal.status, " Text\r\nDate: ", date,
+    connection.Raw(absl::StrCat("HTTP/1.1 ", refusal.status, " Text\r\nDate: ", HttpNow(),
                                 "\r\nx-ms-error-code: ", refusal.code,
                                 "\r\nContent-Length: 9\r\n\r\n"));
     return;
@@ -463,7 +398,7 @@ void FakeAzureServer::Fail(const Refusal& refusal, bool with_body,
                        : absl::StrCat("<AuthenticationErrorDetail>", refusal.detail,
                                       "</AuthenticationErrorDetail>"),
                    "</Error>"),
-      {{"Date", date}, {"x-ms-request-id", "r1"}, {"x-ms-error-code", refusal.code}});
+      {{"Date", HttpNow()}, {"x-ms-request-id", "r1"}, {"x-ms-error-code", refusal.code}});
 }
 
 }  // namespace csidelta::support

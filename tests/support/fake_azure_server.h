@@ -1,15 +1,12 @@
 #pragma once
 
-#include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "base/clock.h"
-#include "tests/support/http_test_server.h"
+#include "tests/support/fake_bucket_server.h"
 #include "tests/support/quirky_s3.h"
 
 namespace csidelta::support {
@@ -29,36 +26,18 @@ struct FakeAzureOptions {
 // The Blob service of Azure with one container in memory, as its documentation has it
 // (learn.microsoft.com/rest/api/storageservices). It trusts nothing: for each request it computes
 // signature and MD5 again, by code of its own. Thread-safe.
-class FakeAzureServer {
+class FakeAzureServer : public FakeBucketServer {
  public:
-  // Answers a request in its own way and returns true, or leaves it alone.
-  using Interference =
-      std::function<bool(const ServedRequest& request, ServedConnection& connection)>;
-
   explicit FakeAzureServer(FakeAzureOptions options = {});
+  ~FakeAzureServer() override { Stop(); }
 
   // Of the storage account.
   std::string uri() const;
-  TestAuthority& authority() { return server_.authority(); }
-  int64_t request_count() const { return server_.request_count(); }
-
-  // Called first for each request from now on, one at a time; may call this object.
-  void Interfere(Interference interference);
   // Lets bearers of `token` in until then.
   void AllowToken(const std::string& token, absl::Time expires_at);
   void SetKey(const std::string& key);
-  // A lease keeps that blob from now on.
-  void Refuse(const std::string& key);
-
-  std::map<std::string, std::string> objects() const;
-  void SetObject(const std::string& key, const std::string& bytes);
   // Blocks that no list has made part of a blob.
   std::size_t uncommitted_blocks() const;
-  std::vector<ServedRequest> requests() const;
-  // Headers of the last request that made each object.
-  std::map<std::string, std::map<std::string, std::string>> put_headers() const;
-  // What was wrong with requests that were refused for what the client is to do right.
-  std::vector<std::string> refusals() const;
 
  private:
   struct Target {
@@ -72,13 +51,14 @@ class FakeAzureServer {
     std::string detail = {};
   };
 
-  void Serve(const ServedRequest& request, ServedConnection& connection);
+  void Serve(const ServedRequest& request, ServedConnection& connection) override;
   void Answer(const ServedRequest& request, const Target& target, ServedConnection& connection);
   std::optional<Target> Split(const ServedRequest& request) const;
   std::optional<Refusal> Verify(const ServedRequest& request, const Target& target);
   std::optional<Refusal> CheckLetIn(const ServedRequest& request, const Target& target) const;
   std::string ExpectedSignature(const ServedRequest& request, const Target& target) const;
-  std::optional<Refusal> Put(const ServedRequest& request, const Target& target);
+  std::optional<Refusal> Put(const ServedRequest& request, const std::string& body,
+                             const Target& target);
   void Get(const ServedRequest& request, const std::string& key, ServedConnection& connection);
   std::optional<Refusal> Delete(const std::string& key);
   void Batch(const ServedRequest& request, ServedConnection& connection);
@@ -86,17 +66,9 @@ class FakeAzureServer {
   void List(const Target& target, ServedConnection& connection) const;
   void Fail(const Refusal& refusal, bool with_body, ServedConnection& connection) const;
 
-  mutable std::recursive_mutex mutex_;  // Guards all that follows but the server.
   FakeAzureOptions options_;
-  std::map<std::string, std::string> objects_;
   std::map<std::string, std::map<std::string, std::string>> blocks_;  // by key and id
   std::map<std::string, absl::Time> tokens_;
-  std::map<std::string, std::map<std::string, std::string>> put_headers_;
-  std::set<std::string> refused_;  // objects
-  std::vector<ServedRequest> requests_;
-  std::vector<std::string> refusals_;
-  Interference interference_;
-  HttpTestServer server_;
 };
 
 }  // namespace csidelta::support

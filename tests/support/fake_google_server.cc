@@ -17,11 +17,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string HeaderIn(const ServedRequest& request, const std::string& name) {
-  const auto found = request.headers.find(name);
-  return found == request.headers.end() ? "" : found->second;
-}
-
 // Base64 of the four bytes, the highest first.
 std::string ChecksumOf(const std::string& bytes) {
   static const std::array<uint32_t, 256> table = [] {
@@ -44,24 +39,26 @@ std::string ChecksumOf(const std::string& bytes) {
   return absl::Base64Escape(absl::string_view(parts, sizeof(parts)));
 }
 
-void FlipOneBit(std::string& bytes) {
-  if (!bytes.empty()) {
-    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+// Computed once.
+const std::string& ChecksumIn(auto& object) {
+  if (object.checksum.empty()) {
+    object.checksum = ChecksumOf(object.bytes);
   }
+  return object.checksum;
 }
 
-Json MetadataOf(const std::string& key, const FakeGoogleServer::Object& object) {
+Json MetadataOf(const std::string& key, auto& object) {
   return {{"kind", "storage#object"},
           {"name", key},
           {"size", absl::StrCat(object.bytes.size())},
           {"generation", absl::StrCat(object.generation)},
-          {"crc32c", object.crc32c},
+          {"crc32c", ChecksumIn(object)},
           {"updated", "2026-01-02T03:04:05.678Z"}};
 }
 
 // Metadata and bytes of a body of multipart/related (RFC 2387); "" or what is wrong with it.
 std::string TakeApart(const ServedRequest& request, Json& metadata, std::string& bytes) {
-  const std::string header = HeaderIn(request, "content-type");
+  const std::string header = ValueOf(request.headers, "content-type");
   absl::string_view type = header;
   if (!absl::ConsumePrefix(&type, "multipart/related; boundary=") || type.size() > 70) {
     return "content type";
@@ -89,24 +86,8 @@ std::string TakeApart(const ServedRequest& request, Json& metadata, std::string&
 }  // namespace
 
 FakeGoogleServer::FakeGoogleServer(FakeGoogleOptions options)
-    : options_(std::move(options)),
-      server_([this](const ServedRequest& request,
-                     ServedConnection& connection) { Serve(request, connection); },
-              options_.http) {}
-
-void FakeGoogleServer::Interfere(Interference interference) {
-  std::scoped_lock lock(mutex_);
-  interference_ = std::move(interference);
-}
-
-void FakeGoogleServer::Flip() {
-  std::scoped_lock lock(mutex_);
-  flips_ = true;
-}
-
-void FakeGoogleServer::Vanish() {
-  std::scoped_lock lock(mutex_);
-  vanished_ = true;
+    : FakeBucketServer(*options.clock), options_(std::move(options)) {
+  Start(options_.http);
 }
 
 void FakeGoogleServer::Retain(const std::string& reason) {
@@ -114,57 +95,28 @@ void FakeGoogleServer::Retain(const std::string& reason) {
   retained_ = reason;
 }
 
-std::map<std::string, FakeGoogleServer::Object> FakeGoogleServer::objects() const {
-  std::scoped_lock lock(mutex_);
-  return objects_;
-}
-
-void FakeGoogleServer::SetObject(const std::string& key, const std::string& bytes) {
-  std::scoped_lock lock(mutex_);
-  objects_[key] = {.bytes = bytes, .crc32c = ChecksumOf(bytes), .generation = ++generation_};
-}
-
-std::vector<ServedRequest> FakeGoogleServer::requests() const {
-  std::scoped_lock lock(mutex_);
-  return requests_;
-}
-
-std::vector<std::string> FakeGoogleServer::refusals() const {
-  std::scoped_lock lock(mutex_);
-  return refusals_;
-}
-
 void FakeGoogleServer::Serve(const ServedRequest& request, ServedConnection& connection) {
-  std::scoped_lock lock(mutex_);
-  requests_.push_back(request);
-  if (interference_ && interference_(request, connection)) {
-    return;
-  }
-  const std::pair<std::string, std::string> parts =
+  const std::pair<std::string, std::string> target =
       absl::StrSplit(request.target, absl::MaxSplits('?', 1));
-  Target target{.path = parts.first};
-  for (const absl::string_view part : absl::StrSplit(parts.second, '&', absl::SkipEmpty())) {
-    const std::pair<std::string, std::string> pair = absl::StrSplit(part, absl::MaxSplits('=', 1));
-    target.query[net::PercentDecode(pair.first)] = net::PercentDecode(pair.second);
-  }
-  std::string token = HeaderIn(request, "authorization");
+  std::map<std::string, std::string> query = ReadPairs(target.second);
+  std::string token = ValueOf(request.headers, "authorization");
   token = absl::StartsWith(token, "Bearer ") ? token.substr(7) : token;
   const std::string root = absl::StrCat("/storage/v1/b/", options_.bucket, "/o");
-  absl::string_view key = target.path;
-  const bool is_download = request.method == "GET" && target.query["alt"] == "media";
+  absl::string_view key = target.first;
+  const bool is_download = request.method == "GET" && query["alt"] == "media";
   if (!options_.accepts(token)) {
     Fail(401, "authError", "Invalid Credentials", connection);
-  } else if (vanished_ ||
+  } else if (is_gone_ ||
              !(absl::ConsumePrefix(&key, "/upload" + root) || absl::ConsumePrefix(&key, root))) {
     if (is_download) {
       connection.Send(404, "The specified bucket does not exist.");
     } else {
       Fail(404, "notFound", "The specified bucket does not exist.", connection);
     }
-  } else if (request.method == "POST" && absl::StartsWith(target.path, "/upload/")) {
-    Upload(request, target, connection);
+  } else if (request.method == "POST" && absl::StartsWith(target.first, "/upload/")) {
+    Upload(request, query, connection);
   } else if (request.method == "GET" && key.empty()) {
-    List(target, connection);
+    List(query, connection);
   } else if (!absl::ConsumePrefix(&key, "/") || absl::StrContains(key, "/")) {
     Fail(404, "notFound", "Not Found", connection);  // A "/" of a name must be encoded.
   } else {
@@ -178,7 +130,13 @@ void FakeGoogleServer::Serve(const ServedRequest& request, ServedConnection& con
         Fail(404, "notFound", message, connection);
       }
     } else if (is_download) {
-      Download(request, found->second, connection);
+      // In two lines, as the service sends it.
+      const Headers headers = {{"x-goog-hash", "crc32c=" + ChecksumIn(found->second)},
+                               {"x-goog-hash", "md5=xxxxxxxxxxxxxxxxxxxxxx=="},
+                               {"x-goog-generation", absl::StrCat(found->second.generation)}};
+      if (!SendObject(request, found->second.bytes, headers, connection)) {
+        connection.Send(416, "The requested range cannot be satisfied.");
+      }
     } else if (request.method == "GET") {
       connection.Send(200, MetadataOf(name, found->second).dump());
     } else {
@@ -187,19 +145,19 @@ void FakeGoogleServer::Serve(const ServedRequest& request, ServedConnection& con
   }
 }
 
-void FakeGoogleServer::Upload(const ServedRequest& request, Target& target,
+void FakeGoogleServer::Upload(const ServedRequest& request,
+                              std::map<std::string, std::string>& query,
                               ServedConnection& connection) {
   Json metadata;
-  Object object{.generation = ++generation_, .kms_key_name = target.query["kmsKeyName"]};
-  const std::string wrong = target.query["uploadType"] == "multipart"
-                                ? TakeApart(request, metadata, object.bytes)
-                                : "upload type";
+  std::string bytes;
+  const std::string wrong =
+      query["uploadType"] == "multipart" ? TakeApart(request, metadata, bytes) : "upload type";
   if (!wrong.empty()) {
     refusals_.push_back(wrong);
     Fail(400, "badRequest", "Malformed multipart body: " + wrong, connection);
     return;
   }
-  const std::string sum = ChecksumOf(object.bytes);
+  const std::string sum = ChecksumOf(bytes);
   if (metadata.value("crc32c", "") != sum) {
     refusals_.push_back("checksum");
     Fail(400, "invalid",
@@ -211,7 +169,7 @@ void FakeGoogleServer::Upload(const ServedRequest& request, Target& target,
   const std::string name = metadata["name"];
   const auto before = objects_.find(name);
   int64_t wanted = -1;
-  if (absl::SimpleAtoi(target.query["ifGenerationMatch"], &wanted) &&
+  if (absl::SimpleAtoi(query["ifGenerationMatch"], &wanted) &&
       wanted != (before == objects_.end() ? 0 : before->second.generation)) {
     Fail(412, "conditionNotMet", "At least one of the pre-conditions did not hold.", connection);
     return;
@@ -220,62 +178,30 @@ void FakeGoogleServer::Upload(const ServedRequest& request, Target& target,
     Delete(name, connection);
     return;
   }
-  object.storage_class = metadata.value("storageClass", "STANDARD");
-  object.crc32c = sum;
-  if (flips_) {
-    FlipOneBit(object.bytes);
-    object.crc32c = ChecksumOf(object.bytes);
-  }
-  objects_[name] = object;
+  put_headers_[name] = {{"storageClass", metadata.value("storageClass", "STANDARD")},
+                        {"kmsKeyName", query["kmsKeyName"]}};
+  const std::string stored = Received(bytes);
+  Object& object = Store(name, stored);
+  object.checksum = stored == bytes ? sum : "";
   connection.Send(200, MetadataOf(name, object).dump());
 }
 
-void FakeGoogleServer::Download(const ServedRequest& request, const Object& object,
-                                ServedConnection& connection) {
-  std::string bytes = object.bytes;
-  if (flips_) {
-    FlipOneBit(bytes);
-  }
-  // In two lines, as the service sends it.
-  Headers headers = {{"x-goog-hash", "crc32c=" + object.crc32c},
-                     {"x-goog-hash", "md5=xxxxxxxxxxxxxxxxxxxxxx=="},
-                     {"x-goog-generation", absl::StrCat(object.generation)}};
-  const std::string header = HeaderIn(request, "range");
-  absl::string_view range = header;
-  if (!absl::ConsumePrefix(&range, "bytes=")) {
-    connection.Send(200, bytes, headers);
-    return;
-  }
-  const std::pair<std::string, std::string> ends = absl::StrSplit(range, '-');
-  std::size_t first = 0;
-  std::size_t last = 0;
-  if (!absl::SimpleAtoi(ends.first, &first) || !absl::SimpleAtoi(ends.second, &last) ||
-      first >= bytes.size()) {
-    connection.Send(416, "The requested range cannot be satisfied.");
-    return;
-  }
-  last = std::min(last, bytes.size() - 1);
-  headers.emplace_back("Content-Range",
-                       absl::StrCat("bytes ", first, "-", last, "/", bytes.size()));
-  connection.Send(206, bytes.substr(first, last - first + 1), headers);
-}
-
 // The page token is the last name, or prefix, of the page before. `startOffset` is inclusive.
-void FakeGoogleServer::List(Target& target, ServedConnection& connection) {
-  const std::string prefix = target.query["prefix"];
-  const std::string token = target.query["pageToken"];
+void FakeGoogleServer::List(std::map<std::string, std::string>& query,
+                            ServedConnection& connection) {
+  const std::string prefix = query["prefix"];
+  const std::string token = query["pageToken"];
   Json page = {{"kind", "storage#objects"}};
   std::size_t wanted = 1000;
-  const bool says = absl::SimpleAtoi(target.query["maxResults"], &wanted);
+  const bool says = absl::SimpleAtoi(query["maxResults"], &wanted);
   const std::size_t limit = std::min(says ? wanted : 1000, options_.page_objects_max);
   std::size_t count = 0;
   std::string last;
-  for (auto each = objects_.lower_bound(target.query["startOffset"]); each != objects_.end();
-       ++each) {
-    const auto& [name, object] = *each;
-    const std::size_t slash = target.query["delimiter"].empty() || !absl::StartsWith(name, prefix)
+  for (auto each = objects_.lower_bound(query["startOffset"]); each != objects_.end(); ++each) {
+    auto& [name, object] = *each;
+    const std::size_t slash = query["delimiter"].empty() || !absl::StartsWith(name, prefix)
                                   ? name.npos
-                                  : name.find(target.query["delimiter"], prefix.size());
+                                  : name.find(query["delimiter"], prefix.size());
     const std::string shown = slash == name.npos ? name : name.substr(0, slash + 1);
     if (!absl::StartsWith(name, prefix) || shown <= token || shown == last) {
       continue;
@@ -300,7 +226,7 @@ void FakeGoogleServer::Delete(const std::string& key, ServedConnection& connecti
          connection);
     return;
   }
-  objects_.erase(key);
+  Remove(key);
   connection.Raw("HTTP/1.1 204 No Content\r\n\r\n");
 }
 

@@ -46,8 +46,7 @@ std::string Hmac(const std::string& key, const std::string& text) {
 }
 
 std::string HeaderOf(const ServedRequest& request, const std::string& name) {
-  const auto found = request.headers.find(name);
-  return found == request.headers.end() ? "" : found->second;
+  return ValueOf(request.headers, name);
 }
 
 // "Credential=a, SignedHeaders=b, Signature=c" as a map.
@@ -67,61 +66,11 @@ std::string EscapeXml(const std::string& text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
 }
 
-std::string HttpDate(absl::Time time) {
-  return absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", time, absl::UTCTimeZone());
-}
-
 }  // namespace
 
 FakeS3Server::FakeS3Server(FakeS3Options options)
-    : options_(std::move(options)),
-      server_([this](const ServedRequest& request,
-                     ServedConnection& connection) { Serve(request, connection); },
-              options_.http) {}
-
-void FakeS3Server::Interfere(Interference interference) {
-  std::scoped_lock lock(mutex_);
-  interference_ = std::move(interference);
-}
-
-void FakeS3Server::Spoil(Spoiler spoiler) {
-  std::scoped_lock lock(mutex_);
-  spoiler_ = std::move(spoiler);
-}
-
-void FakeS3Server::Reset(std::map<std::string, std::string> objects) {
-  std::scoped_lock lock(mutex_);
-  objects_ = std::move(objects);
-  put_headers_.clear();
-  requests_.clear();
-  refusals_.clear();
-  interference_ = nullptr;
-  spoiler_ = nullptr;
-}
-
-std::map<std::string, std::string> FakeS3Server::objects() const {
-  std::scoped_lock lock(mutex_);
-  return objects_;
-}
-
-void FakeS3Server::SetObject(const std::string& key, const std::string& bytes) {
-  std::scoped_lock lock(mutex_);
-  objects_[key] = bytes;
-}
-
-std::vector<ServedRequest> FakeS3Server::requests() const {
-  std::scoped_lock lock(mutex_);
-  return requests_;
-}
-
-std::map<std::string, std::map<std::string, std::string>> FakeS3Server::put_headers() const {
-  std::scoped_lock lock(mutex_);
-  return put_headers_;
-}
-
-std::vector<std::string> FakeS3Server::refusals() const {
-  std::scoped_lock lock(mutex_);
-  return refusals_;
+    : FakeBucketServer(*options.clock), options_(std::move(options)) {
+  Start(options_.http);
 }
 
 void FakeS3Server::SetSessionToken(const std::string& token) {
@@ -134,23 +83,13 @@ void FakeS3Server::SetSecretKey(const std::string& key) {
   options_.secret_access_key = key;
 }
 
-void FakeS3Server::Refuse(const std::string& key) {
-  std::scoped_lock lock(mutex_);
-  refused_.insert(key);
-}
-
 void FakeS3Server::Serve(const ServedRequest& request, ServedConnection& connection) {
-  std::scoped_lock lock(mutex_);
-  requests_.push_back(request);
-  if (interference_ && interference_(request, connection)) {
-    return;
-  }
   const std::optional<Target> target = Split(request);
   const bool with_body = request.method != "HEAD";
   if (AnswerOddly(request, connection)) {
     return;
   }
-  if (!target.has_value()) {
+  if (is_gone_ || !target.has_value()) {
     Fail(404, "NoSuchBucket", connection, with_body);
     return;
   }
@@ -159,11 +98,7 @@ void FakeS3Server::Serve(const ServedRequest& request, ServedConnection& connect
          with_body);
     return;
   }
-  spoiling_ = spoiler_ ? spoiler_(request) : Spoiling::kNone;
   Answer(request, *target, connection);
-  if (spoiling_ == Spoiling::kCut) {
-    connection.Cut();
-  }
 }
 
 bool FakeS3Server::AnswerOddly(const ServedRequest& request, ServedConnection& connection) {
@@ -202,10 +137,7 @@ std::optional<FakeS3Server::Target> FakeS3Server::Split(const ServedRequest& req
   const std::vector<std::string> parts = absl::StrSplit(request.target, absl::MaxSplits('?', 1));
   target.path = parts.front();
   target.raw_query = parts.size() > 1 ? parts.back() : "";
-  for (const absl::string_view part : absl::StrSplit(target.raw_query, '&', absl::SkipEmpty())) {
-    const std::pair<std::string, std::string> pair = absl::StrSplit(part, absl::MaxSplits('=', 1));
-    target.query[net::PercentDecode(pair.first)] = net::PercentDecode(pair.second);
-  }
+  target.query = ReadPairs(target.raw_query);
   std::string path = net::PercentDecode(target.path.substr(1));
   if (!absl::StartsWith(HeaderOf(request, "host"), options_.bucket + ".")) {
     const std::vector<std::string> segments = absl::StrSplit(path, absl::MaxSplits('/', 1));
@@ -252,7 +184,7 @@ std::string FakeS3Server::Verify(const ServedRequest& request, const Target& tar
   if (!absl::ParseTime("%E4Y%m%dT%H%M%SZ", HeaderOf(request, "x-amz-date"), &time, nullptr)) {
     return refuse("AccessDenied", "no date");
   }
-  if (absl::AbsDuration(time - options_.clock->Now()) > kSkewMax) {
+  if (absl::AbsDuration(time - clock_.Now()) > kSkewMax) {
     return refuse("RequestTimeTooSkewed", "clock");
   }
   const std::string scope = absl::StrCat(HeaderOf(request, "x-amz-date").substr(0, 8), "/",
@@ -314,12 +246,12 @@ void FakeS3Server::Delete(const std::string& key, ServedConnection& connection) 
     Fail(403, "AccessDenied", connection);
     return;
   }
-  const bool was_there = objects_.erase(key) > 0;
+  const bool was_there = Remove(key);
   if (options_.quirks.odd_statuses && !was_there) {
     Fail(404, "NoSuchKey", connection);
   } else if (options_.quirks.odd_statuses) {
-    SendBody(200, "", {}, connection);
-  } else if (spoiling_ != Spoiling::kCut) {
+    connection.Send(200, "");
+  } else {
     connection.Raw("HTTP/1.1 204 No Content\r\n\r\n");
   }
 }
@@ -345,7 +277,7 @@ void FakeS3Server::DeleteMany(const ServedRequest& request, ServedConnection& co
                               {{"&lt;", "<"}, {"&gt;", ">"}, {"&amp;", "&"}});
     const bool is_refused = refused_.contains(key);
     if (manner <= BatchManner::kLeavesOut && !is_left_out && !is_refused) {
-      objects_.erase(key);
+      Remove(key);
     }
     const char* const element = is_refused ? "Error" : "Deleted";
     absl::StrAppend(&entries, is_left_out ? "<!--" : "", "<", element, "><Key>", EscapeXml(key),
@@ -376,18 +308,14 @@ void FakeS3Server::Put(const ServedRequest& request, const std::string& key,
       return;
     }
   }
-  std::string& stored = objects_[key];
-  stored = request.body;
-  if (spoiling_ == Spoiling::kFlipped && !stored.empty()) {
-    stored[stored.size() / 2] = static_cast<char>(stored[stored.size() / 2] ^ 1);
-  }
+  const std::string& stored = Store(key, Received(request.body)).bytes;
   put_headers_[key] = request.headers;
   Headers headers = {{"ETag", "\"0123\""},
                      {"x-amz-checksum-sha256", absl::Base64Escape(Sha256Of(stored))}};
   if (options_.quirks.omits_etag) {
     headers.clear();
   }
-  SendBody(options_.quirks.odd_statuses ? 204 : 200, "", headers, connection);
+  connection.Send(options_.quirks.odd_statuses ? 204 : 200, "", headers);
 }
 
 void FakeS3Server::Get(const ServedRequest& request, const std::string& key,
@@ -398,35 +326,16 @@ void FakeS3Server::Get(const ServedRequest& request, const std::string& key,
     Fail(404, "NoSuchKey", connection, !is_head);
     return;
   }
-  const std::string& bytes = found->second;
-  if (is_head && spoiling_ != Spoiling::kCut) {
+  const std::string& bytes = found->second.bytes;
+  if (is_head) {
     const std::string length = absl::StrCat("Content-Length: ", bytes.size(), "\r\n");
     connection.Raw(
         absl::StrCat("HTTP/1.1 200 OK\r\n", options_.quirks.omits_length ? "" : length, "\r\n"));
-  }
-  if (is_head) {
-    return;
-  }
-  absl::string_view range = request.headers.contains("range")
-                                ? absl::string_view(request.headers.at("range"))
-                                : absl::string_view();
-  if (range.empty() || !options_.heeds_ranges) {
-    SendBody(200, bytes, {}, connection);
-    return;
-  }
-  absl::ConsumePrefix(&range, "bytes=");
-  const std::vector<std::string> ends = absl::StrSplit(range, '-');
-  std::size_t first = 0;
-  std::size_t last = 0;
-  if (!absl::SimpleAtoi(ends.front(), &first) || !absl::SimpleAtoi(ends.back(), &last) ||
-      first >= bytes.size()) {
+  } else if (!options_.heeds_ranges) {
+    connection.Send(200, bytes);
+  } else if (!SendObject(request, bytes, {}, connection)) {
     Fail(416, "InvalidRange", connection);
-    return;
   }
-  last = std::min(last, bytes.size() - 1);
-  SendBody(206, bytes.substr(first, last - first + 1),
-           {{"Content-Range", absl::StrCat("bytes ", first, "-", last, "/", bytes.size())}},
-           connection);
 }
 
 // The continuation token is the last key, or folder, of the page before; before an empty page it
@@ -470,7 +379,8 @@ void FakeS3Server::List(const Target& target, ServedConnection& connection) {
         &entries,
         is_folder
             ? absl::StrCat("<CommonPrefixes><Prefix>", written(name), "</Prefix></CommonPrefixes>")
-            : absl::StrCat("<Contents><Key>", written(name), "</Key><Size>", object->second.size(),
+            : absl::StrCat("<Contents><Key>", written(name), "</Key><Size>",
+                           object->second.bytes.size(),
                            "</Size><StorageClass>STANDARD</StorageClass></Contents>"));
   }
   const std::string next = is_empty ? token : options_.quirks.lists_empty_pages ? last + "!" : last;
@@ -481,35 +391,14 @@ void FakeS3Server::List(const Target& target, ServedConnection& connection) {
   } else if (is_truncated && !get("delimiter").empty()) {
     absl::StrAppend(&where_next, "<NextMarker>", written(next), "</NextMarker>");
   }
-  SendBody(
+  connection.Send(
       200,
       absl::StrCat("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://"
                    "s3.amazonaws.com/doc/2006-03-01/\"><Name>",
                    options_.bucket, "</Name><Prefix>", net::PercentEncode(prefix), "</Prefix>",
                    get("encoding-type") == "url" ? "<EncodingType>url</EncodingType>" : "",
                    "<IsTruncated>", is_truncated ? "true" : "false", "</IsTruncated>", entries,
-                   where_next, "</ListBucketResult>"),
-      {}, connection);
-}
-
-void FakeS3Server::SendBody(int status, std::string body, const Headers& headers,
-                            ServedConnection& connection) const {
-  if (spoiling_ == Spoiling::kCut) {
-    return;
-  }
-  if (spoiling_ == Spoiling::kFlipped && !body.empty()) {
-    body[body.size() / 2] = static_cast<char>(body[body.size() / 2] ^ 1);
-  }
-  if (spoiling_ != Spoiling::kShort || body.empty()) {
-    connection.Send(status, body, headers);
-    return;
-  }
-  std::string head = absl::StrCat("HTTP/1.1 ", status, " Text\r\nContent-Length: ", body.size());
-  for (const auto& [name, value] : headers) {
-    absl::StrAppend(&head, "\r\n", name, ": ", value);
-  }
-  connection.Raw(absl::StrCat(head, "\r\n\r\n", body.substr(0, body.size() / 2)));
-  connection.Cut();
+                   where_next, "</ListBucketResult>"));
 }
 
 void FakeS3Server::Fail(int status, const std::string& code, ServedConnection& connection,
@@ -517,11 +406,10 @@ void FakeS3Server::Fail(int status, const std::string& code, ServedConnection& c
   const std::string body =
       absl::StrCat("<?xml version=\"1.0\"?><Error><Code>", code, "</Code><Message>fake: ", code,
                    "</Message>", more, "</Error>");
-  const std::string date = HttpDate(options_.clock->Now());
   if (with_body) {
-    connection.Send(status, body, {{"Date", date}, {"x-amz-request-id", "req1"}});
+    connection.Send(status, body, {{"Date", HttpNow()}, {"x-amz-request-id", "req1"}});
   } else {
-    connection.Raw(absl::StrCat("HTTP/1.1 ", status, " Text\r\nDate: ", date,
+    connection.Raw(absl::StrCat("HTTP/1.1 ", status, " Text\r\nDate: ", HttpNow(),
                                 "\r\nContent-Length: ", body.size(), "\r\n\r\n"));
   }
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "net/url.h"
+#include "tests/support/fake_bucket_server.h"
 
 namespace csidelta::support {
 namespace {
@@ -31,12 +32,7 @@ EVP_PKEY* RobotKey() {
 }
 
 std::map<std::string, std::string> ParseForm(const std::string& text) {
-  std::map<std::string, std::string> form;
-  for (const absl::string_view part : absl::StrSplit(text, '&', absl::SkipEmpty())) {
-    const std::pair<std::string, std::string> pair = absl::StrSplit(part, absl::MaxSplits('=', 1));
-    form[pair.first] = net::PercentDecode(absl::StrReplaceAll(pair.second, {{"+", " "}}));
-  }
-  return form;
+  return ReadPairs(absl::StrReplaceAll(text, {{"+", " "}}));
 }
 
 std::string Decoded(absl::string_view text) {

@@ -109,7 +109,20 @@ bool ServedConnection::Raw(const std::string& bytes) {
 }
 
 void ServedConnection::Send(int status, const std::string& body, const Headers& headers) {
-  Raw(absl::StrCat(HeadLines(status, headers), "Content-Length: ", body.size(), "\r\n\r\n", body));
+  std::string answer =
+      absl::StrCat(HeadLines(status, headers), "Content-Length: ", body.size(), "\r\n\r\n", body);
+  const std::size_t middle = answer.size() - body.size() + body.size() / 2;
+  if (spoiling_ == Spoiling::kFlipped && !body.empty()) {
+    answer[middle] = static_cast<char>(answer[middle] ^ 1);
+  }
+  const bool is_short = spoiling_ == Spoiling::kShort && !body.empty();
+  Raw(is_short ? answer.substr(0, middle) : answer);
+  is_cut_ = is_cut_ || is_short;
+}
+
+void ServedConnection::Spoil(Spoiling spoiling) {
+  spoiling_ = spoiling;
+  is_cut_ = is_cut_ || spoiling == Spoiling::kCut;
 }
 
 void ServedConnection::StartStream(int status, const Headers& headers) {
@@ -264,7 +277,10 @@ void HttpTestServer::Accept(const std::stop_token& stop) {
     const int number = ++connection_count_;
     std::scoped_lock lock(mutex_);
     open_.push_back(fd);
-    connections_.emplace_back(
+    for (const int ended : std::exchange(ended_, {})) {
+      connections_.erase(ended);
+    }
+    connections_[number] = std::jthread(
         [this, fd, number](const std::stop_token& own_stop) { Serve(fd, number, own_stop); });
   }
 }
@@ -294,6 +310,7 @@ void HttpTestServer::Serve(int fd, int number, const std::stop_token& stop) {
   std::scoped_lock lock(mutex_);
   std::erase(open_, fd);
   close(fd);
+  ended_.push_back(number);
 }
 
 }  // namespace csidelta::support

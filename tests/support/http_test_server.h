@@ -32,6 +32,14 @@ struct ServedRequest {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
+// What is wrong with an answer to a request that was done otherwise.
+enum class Spoiling {
+  kNone,
+  kCut,      // done, but not answered
+  kShort,    // ends in the middle of its body
+  kFlipped,  // one bit of the body is another; of a write: of the object, as the answer says
+};
+
 // One connection's far end, as a handler sees it. It can answer properly, or in every wrong way.
 class ServedConnection {
  public:
@@ -47,6 +55,8 @@ class ServedConnection {
   void Cut();
   // From now on passes bytes between this connection and a port of this machine.
   void Tunnel(uint16_t port);
+  // What becomes of the answers from now on.
+  void Spoil(Spoiling spoiling);
   // Whether the other side has closed.
   bool PeerIsGone();
   // Returns when it has, or with `stop`.
@@ -65,6 +75,7 @@ class ServedConnection {
   ssl_st* tls_;
   std::stop_token stop_;
   std::string input_;
+  Spoiling spoiling_ = Spoiling::kNone;
   std::atomic<bool> is_cut_ = false;  // also read by who waits for PeerIsGone()
 };
 
@@ -106,8 +117,9 @@ class HttpTestServer {
   std::atomic<int> connection_count_ = 0;
   std::atomic<int64_t> request_count_ = 0;
   std::mutex mutex_;
-  std::vector<int> open_;  // Guarded by mutex_.
-  std::vector<std::jthread> connections_;
+  std::vector<int> open_;                    // Guarded by mutex_.
+  std::map<int, std::jthread> connections_;  // by number
+  std::vector<int> ended_;  // Guarded by mutex_; their threads need nothing any more.
   std::jthread acceptor_;
 };
 

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "tests/support/http_test_server.h"
+
+namespace csidelta::support {
+
+// What the fakes of buckets' services have in common: one bucket in memory that may keep versions,
+// and wrong answers at will. Each dialect has a class, which answers in Serve(). Thread-safe.
+class FakeBucketServer {
+ public:
+  // Answers a request in its own way and returns true, or leaves it alone.
+  using Interference =
+      std::function<bool(const ServedRequest& request, ServedConnection& connection)>;
+  using Spoiling = support::Spoiling;
+  using Spoiler = std::function<Spoiling(const ServedRequest& request)>;
+
+  virtual ~FakeBucketServer() = default;
+
+  std::string url(const std::string& host = "127.0.0.1") const { return server_->url(host); }
+  uint16_t port() const { return server_->port(); }
+  TestAuthority& authority() { return server_->authority(); }
+  int64_t request_count() const { return server_->request_count(); }
+  int connection_count() const { return server_->connection_count(); }
+
+  // Called first for each request from now on, one at a time; may call this object.
+  void Interfere(Interference interference);
+  // The same for those that are served all the same.
+  void Spoil(Spoiler spoiler);
+  // No request deletes that object from now on: a lock or a lease keeps it.
+  void Refuse(const std::string& key);
+  // The bucket is deleted.
+  void Vanish();
+
+  std::map<std::string, std::string> objects() const;
+  void SetObject(const std::string& key, const std::string& bytes);
+  // Begins again with these objects: nothing was asked for yet, and nothing goes wrong.
+  void Reset(const std::map<std::string, std::string>& objects);
+  std::vector<ServedRequest> requests() const;
+  // What the last request that made each object said of it.
+  std::map<std::string, std::map<std::string, std::string>> put_headers() const;
+  // What was wrong with requests that were refused for what the client is to do right.
+  std::vector<std::string> refusals() const;
+
+ protected:
+  struct Object {
+    std::string bytes;
+    std::string checksum = {};  // of the dialect
+    int64_t generation = 0;
+  };
+
+  explicit FakeBucketServer(const Clock& clock) : clock_(clock) {}
+  // From the constructor and the destructor of a dialect.
+  void Start(const TestServerOptions& options);
+  void Stop() { server_.reset(); }
+
+  virtual void Serve(const ServedRequest& request, ServedConnection& connection) = 0;
+
+  // Bytes as they arrive in the bucket: they may be spoilt.
+  std::string Received(std::string bytes) const;
+  Object& Store(const std::string& key, const std::string& bytes);
+  bool Remove(const std::string& key);  // false: it is not there
+  // All bytes, or the range that is asked for. False when that begins past their end.
+  static bool SendObject(const ServedRequest& request, const std::string& bytes, Headers headers,
+                         ServedConnection& connection);
+  std::string HttpNow() const;
+
+  const Clock& clock_;
+  mutable std::recursive_mutex mutex_;  // Guards all that follows but the server.
+  std::map<std::string, Object> objects_;
+  std::map<std::string, std::map<std::string, std::string>> put_headers_;
+  std::vector<std::string> refusals_;
+  std::set<std::string> refused_;  // objects
+  bool is_gone_ = false;
+
+ private:
+  void Take(const ServedRequest& request, ServedConnection& connection);
+
+  std::vector<ServedRequest> requests_;
+  Interference interference_;
+  Spoiler spoiler_;
+  bool spoils_object_ = false;  // by the request that is being served
+  int64_t generation_ = 1000;
+  std::unique_ptr<HttpTestServer> server_;
+};
+
+constexpr char kHttpTime[] = "%a, %d %b %Y %H:%M:%S GMT";
+
+// "" when there is no such name.
+std::string ValueOf(const std::map<std::string, std::string>& values, const std::string& name);
+// "name=value&..." of a target or a form, decoded.
+std::map<std::string, std::string> ReadPairs(absl::string_view text);
+
+}  // namespace csidelta::support
