@@ -443,7 +443,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Shape{"ManyPacksInTwoLeaves", 2, {{0, 14}, {256, 9}}, 0, true},
                     Shape{"TwoLevels", 257, {{0, 6}, {10'000, 6}, {65'600, 8}}, 4},
                     Shape{"Leaves4097", 4097, {{0, 6}, {500'000, 10}, {1'040'000, 4}}, 1}),
-    [](const testing::TestParamInfo<Shape>& info) { return std::string(info.param.name); });
+    [](const testing::TestParamInfo<Shape>& shape) { return std::string(shape.param.name); });
 
 }  // namespace
 }  // namespace csidelta::reliability::lost_object_test
