@@ -265,43 +265,6 @@ TEST_F(AzureCredentialsTest, ReadsTheEnvironment) {
   EXPECT_THAT(environment.variables, ElementsAre(testing::Pair("AZURE_ACCOUNT_NAME", "a")));
 }
 
-TEST_F(AzureCredentialsTest, ATokenThatExpiresInMidUploadIsRenewed) {
-  Start({{"AZURE_CLIENT_SECRET", "se/cret+1"}});
-  ASSERT_THAT(Put(), IsOk());
-  const std::string bytes(2500, 'x');
-  // The server's clock is ahead by more than the time before the end at which tokens are renewed.
-  server_->Interfere([&, count = 0](const ServedRequest&, ServedConnection&) mutable {
-    if (++count == 2) {
-      server_->AllowToken("token-1", clock_.Now());
-    }
-    return false;
-  });
-  EXPECT_THAT(store_->Put(ctx_, "data/large", bytes, {}), IsOk());
-  EXPECT_THAT(store_->Get(ctx_, "data/large", 10'000), IsOkAndHolds(bytes));
-  EXPECT_THAT(identity_->requests(), ElementsAre(kTokenPath, kTokenPath));
-  EXPECT_THAT(server_->refusals(), ElementsAre(HasSubstr("blockid")));
-}
-
-TEST_F(AzureCredentialsTest, TokensThatAreAllRefusedEndInBoundedTime) {
-  Start({{"AZURE_CLIENT_SECRET", "se/cret+1"}});
-  const auto refuse = [](const ServedRequest&, ServedConnection& connection) {
-    connection.Send(401, "<Error><Code>InvalidAuthenticationInfo</Code></Error>");
-    return true;
-  };
-  server_->Interfere(refuse);
-  EXPECT_THAT(Put(), StatusIs(absl::StatusCode::kUnauthenticated,
-                              AllOf(HasSubstr("401 InvalidAuthenticationInfo"),
-                                    HasSubstr("signed in by the client secret"))));
-  EXPECT_THAT(identity_->requests(), SizeIs(3));
-  server_->Interfere(nullptr);
-  ASSERT_THAT(Put(), IsOk());
-  server_->Interfere(refuse);
-  const absl::Time before = clock_.Now();
-  EXPECT_THAT(Put(), StatusIs(absl::StatusCode::kUnauthenticated));
-  EXPECT_LE(clock_.Now() - before, kNewCredentialsTimeMax + absl::Seconds(30));
-  EXPECT_LE(identity_->requests().size(), 60u);
-}
-
 TEST_F(AzureCredentialsTest, AnAuthorityThatIsAwayIsAskedAgainLater) {
   Start({{"AZURE_CLIENT_SECRET", "se/cret+1"}});
   for (const int status : {429, 500, 503}) {

@@ -38,8 +38,6 @@ using testing::Pair;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
 
-absl::Status Ignore(const ObjectInfo&) { return absl::OkStatus(); }
-
 std::string ErrorXml(const std::string& code, const std::string& detail = "") {
   return absl::StrCat("<Error><Code>", code, "</Code><Message>m\nRequestId:1</Message>",
                       "<AuthenticationErrorDetail>", detail,
@@ -331,34 +329,6 @@ TEST_F(AzureObjectStoreTest, OnlyWhatABatchAnswersOfAKeyIsItsDeletion) {
     EXPECT_THAT(answer(parts, end), StatusIs(Code::kUnimplemented)) << parts << end;
     EXPECT_EQ(store_->deletion_limits().keys_per_request_max, 1) << parts << end;
   }
-}
-
-TEST_F(AzureObjectStoreTest, AMissingContainerIsNoMissingObject) {
-  options_.container = "vanished";
-  Start();
-  EXPECT_THAT(store_->Stat(ctx_, "key"), StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(store_->Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(store_->Delete(ctx_, "key"), StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(store_->List(ctx_, "", Ignore),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ContainerNotFound")));
-}
-
-TEST_F(AzureObjectStoreTest, AContainerThatVanishesInMidUploadIsTold) {
-  Start();
-  Answer("PUT", "comp=blocklist", 1, 404, ErrorXml("ContainerNotFound"));
-  EXPECT_THAT(store_->Put(ctx_, "data/large", std::string(2500, 'x'), {}),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("make the container")));
-}
-
-TEST_F(AzureObjectStoreTest, AThrottleIsWaitedFor) {
-  Start();
-  RetryingObjectStore retrying(*store_, {}, Random::Real(), meter_);
-  for (const auto& [status, code] :
-       {std::pair(429, "TooManyRequests"), std::pair(503, "ServerBusy")}) {
-    Answer("PUT", "", 2, status, ErrorXml(code), {{"Retry-After", "1"}});
-    EXPECT_THAT(retrying.Put(ctx_, "key", std::string(2500, 'x'), {}), IsOk()) << code;
-  }
-  EXPECT_EQ(meter_.Snapshot().retries, 4);
 }
 
 TEST_F(AzureObjectStoreTest, TheServersClockIsBelieved) {

@@ -155,26 +155,6 @@ TEST_F(GoogleObjectStoreTest, WhatIsNoListingIsNeverAnEmptyOne) {
   }
 }
 
-TEST_F(GoogleObjectStoreTest, ATokenThatEndsInMidUploadIsRenewed) {
-  GoogleObjectStore& store = Store();
-  ASSERT_THAT(store.Put(ctx_, "one", "x", {}), IsOk());
-  EXPECT_EQ(tokens_.given(), 1);
-  // The upload arrives when its token has just ended.
-  server_.Interfere([&, first = true](const ServedRequest&, ServedConnection&) mutable {
-    if (std::exchange(first, false)) {
-      tokens_.EndTokens();
-    }
-    return false;
-  });
-  EXPECT_THAT(store.Put(ctx_, "two", "y", {.if_absent = true}), IsOk());
-  EXPECT_EQ(server_.objects().at("two"), "y");
-  EXPECT_EQ(tokens_.given(), 2);
-  clock_.Advance(absl::Hours(2));  // One that ended by itself costs no refused request.
-  const std::size_t before = server_.requests().size();
-  EXPECT_THAT(store.Get(ctx_, "two", 10), IsOkAndHolds("y"));
-  EXPECT_EQ(server_.requests().size(), before + 1);
-}
-
 TEST_F(GoogleObjectStoreTest, ARefusedTokenSaysWhichCredentialsItIsOf) {
   GoogleObjectStore& store = Store();
   Answer("GET", 1'000'000, 401, "");
@@ -186,31 +166,6 @@ TEST_F(GoogleObjectStoreTest, ARefusedTokenSaysWhichCredentialsItIsOf) {
               StatusIs(Code::kUnauthenticated, HasSubstr("invalid_grant: Invalid JWT Signature.")));
   tokens_.Refuse(503, "<html>");
   EXPECT_THAT(store.Get(ctx_, "key", 10), StatusIs(Code::kUnavailable));
-}
-
-TEST_F(GoogleObjectStoreTest, ABucketThatVanishesIsNoMissingObject) {
-  GoogleObjectStore& store = Store();
-  ASSERT_THAT(store.Put(ctx_, "one", "x", {}), IsOk());
-  server_.Vanish();
-  const auto is_gone = StatusIs(Code::kFailedPrecondition, HasSubstr("make the bucket"));
-  EXPECT_THAT(store.Put(ctx_, "two", "x", {}), is_gone);
-  EXPECT_THAT(store.Get(ctx_, "one", 10), is_gone);
-  EXPECT_THAT(store.Stat(ctx_, "one"), is_gone);
-  EXPECT_THAT(store.Delete(ctx_, "one"), is_gone);
-  EXPECT_THAT(store.List(ctx_, "", Ignore), is_gone);
-}
-
-TEST_F(GoogleObjectStoreTest, AThrottleIsWaitedForAsLongAsItSays) {
-  GoogleObjectStore& store = Store();
-  RetryingObjectStore retrying(store, {}, Random::Real(), meter_);
-  constexpr char kThrottled[] =
-      R"({"error":{"code":429,"message":"slow","errors":[{"reason":"rateLimitExceeded"}]}})";
-  for (const int status : {429, 503}) {
-    Answer("POST", 2, status, status == 429 ? kThrottled : "<html>", {{"Retry-After", "17"}});
-    const absl::Time begun = clock_.Now();
-    EXPECT_THAT(retrying.Put(ctx_, "key", "x", {}), IsOk());
-    EXPECT_EQ(clock_.Now() - begun, absl::Seconds(34)) << status;
-  }
 }
 
 TEST_F(GoogleObjectStoreTest, WhatIsRetainedSaysSo) {

@@ -449,19 +449,6 @@ TEST_F(S3ObjectStoreTest, ASuccessWithoutWhatWasAskedForIsAskedAgain) {
   EXPECT_THAT(store_->List(ctx_, "data/", Ignore), StatusIs(absl::StatusCode::kUnavailable));
 }
 
-TEST_F(S3ObjectStoreTest, AnExpiredTokenIsFetchedAgainOnce) {
-  Start();
-  server_->SetSessionToken("new");
-  server_->SetObject("key", "bytes");
-  credentials_.token_ = "old";
-  credentials_.next_token_ = "new";
-  EXPECT_THAT(store_->Get(ctx_, "key", 10), IsOkAndHolds("bytes"));
-  EXPECT_EQ(credentials_.forgotten_, 1);
-  server_->SetSessionToken("never");
-  EXPECT_THAT(store_->Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kUnauthenticated));
-  EXPECT_LE(credentials_.forgotten_, 3);
-}
-
 TEST_F(S3ObjectStoreTest, CredentialsThatAreExchangedAreWaitedFor) {
   StartWithoutWaiting();
   credentials_.exchanged_after_ = 10;
@@ -599,15 +586,6 @@ TEST_F(S3ObjectStoreTest, ARegionThatIsNoLabelOfAHostIsNotMovedTo) {
   }
   AnswerWith("PUT", 307, ErrorXml("TemporaryRedirect"), {{"Location", "https://elsewhere/"}});
   EXPECT_THAT(store_->Put(ctx_, "key", "x", {}), StatusIs(absl::StatusCode::kFailedPrecondition));
-}
-
-TEST_F(S3ObjectStoreTest, AMissingBucketIsNoMissingObject) {
-  FakeS3Options server;
-  server.bucket = "another";
-  Start(server);
-  EXPECT_THAT(store_->Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(store_->List(ctx_, "", Ignore), StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(store_->Delete(ctx_, "key"), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
 TEST_F(S3ObjectStoreTest, AMissingHostIsNoMissingObject) {
