@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "backupitemactions/item_results.h"
@@ -19,6 +20,7 @@
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
+#include "objects/volume_snapshot.h"
 #include "velero/labels.h"
 
 namespace csidelta::backupitemactions {
@@ -42,6 +44,33 @@ std::map<std::string, std::string> DescribeGroup(const VolumeGroupSnapshotConten
     annotations[objects::kTakenAtAnnotation] = FormatRfc3339(*taken_at);
   }
   return annotations;
+}
+
+absl::StatusOr<std::vector<objects::VolumeSnapshotContent>> ListMemberContents(
+    const CallContext& ctx, k8s::ApiClient& api, const VolumeGroupSnapshot& group) {
+  return objects::List<objects::VolumeSnapshotContent>(
+      ctx, api, "", {.label_selector = absl::StrCat(objects::kGroupNameLabel, "=", group.name())});
+}
+
+// The plan of a group. Every writer of a VolumeGroupSnapshot writes its annotations, so only those
+// handles count that contents of its members have: a restore or a deletion would go by any.
+absl::StatusOr<std::vector<objects::PlannedGroupMember>> ProvenMembers(
+    const CallContext& ctx, k8s::ApiClient& api, const VolumeGroupSnapshot& group) {
+  std::vector<objects::PlannedGroupMember> planned = csi::PlannedMembers(group);
+  if (absl::c_all_of(planned, [](const auto& one) { return one.snapshot_handle.empty(); })) {
+    return planned;
+  }
+  ASSIGN_OR_RETURN(const auto contents,
+                   csi::RetryTransient(ctx, [&] { return ListMemberContents(ctx, api, group); }));
+  for (objects::PlannedGroupMember& member : planned) {
+    if (absl::c_none_of(contents, [&](const objects::VolumeSnapshotContent& content) {
+          return content.snapshot_namespace() == group.namespace_name() &&
+                 content.handle_or_source() == member.snapshot_handle;
+        })) {
+      member.snapshot_handle.clear();
+    }
+  }
+  return planned;
 }
 
 // --- VolumeGroupSnapshots
@@ -185,12 +214,12 @@ absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Adopt(
 
 absl::StatusOr<VolumeGroupSnapshotContent> VolumeGroupSnapshotAction::Mark(
     const CallContext& ctx, const VolumeGroupSnapshot& group, const objects::Backup& backup) {
+  ASSIGN_OR_RETURN(const auto members, ProvenMembers(ctx, env_.api, group));
   const objects::Patch patch =
       objects::Patch()
           .SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name()))
           .SetLabel(objects::kGroupNameLabel, group.name())
-          .SetAnnotation(objects::kGroupMembersAnnotation,
-                         group.Annotation(objects::kGroupMembersAnnotation));
+          .SetAnnotation(objects::kGroupMembersAnnotation, objects::FormatGroupPlan(members));
   return csi::RetryTransient(ctx, [&] {
     return objects::Apply<VolumeGroupSnapshotContent>(ctx, env_.api, ContentKeyOf(group), patch);
   });
@@ -255,9 +284,7 @@ velero::OperationProgress VolumeGroupSnapshotAction::StatusOfGroup(
                ? NotYet(std::move(progress), absl::StrCat(TakenText(group), ", not ready"))
                : ReportError(std::move(progress), error, ctx.clock->Now(), grace_period);
   }
-  const auto contents = objects::List<objects::VolumeSnapshotContent>(
-      ctx, env_.api, "",
-      {.label_selector = absl::StrCat(objects::kGroupNameLabel, "=", group.name())});
+  const auto contents = ListMemberContents(ctx, env_.api, group);
   if (!contents.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", contents.status().message()));
   }
@@ -345,8 +372,8 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupI
     ASSIGN_OR_RETURN(const auto content, VolumeGroupSnapshotContent::From(item));
     VolumeGroupSnapshotContent archived = content;
     AddAnnotations(DescribeGroup(content), archived);
-    archived.SetAnnotation(objects::kGroupMembersAnnotation,
-                           objects::FormatGroupPlan(Members(ctx, content)));
+    ASSIGN_OR_RETURN(const auto members, Members(ctx, content));
+    archived.SetAnnotation(objects::kGroupMembersAnnotation, objects::FormatGroupPlan(members));
     AddReadyTime(archived);
     csi::StripForeignOwners(env_.velero_namespace, archived);
     if (!backup.is_finalizing()) {
@@ -362,11 +389,12 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupI
  private:
   // The members of the group: handles as the content has them, or else the plan; claims as the
   // VolumeGroupSnapshot was asked for them.
-  std::vector<objects::PlannedGroupMember> Members(const CallContext& ctx,
-                                                   const VolumeGroupSnapshotContent& content) {
+  absl::StatusOr<std::vector<objects::PlannedGroupMember>> Members(
+      const CallContext& ctx, const VolumeGroupSnapshotContent& content) {
     std::map<std::string, objects::PlannedGroupMember> claims;  // by volume handle
     std::vector<objects::GroupMember> recorded;
-    for (objects::PlannedGroupMember& claim : Planned(ctx, content)) {
+    ASSIGN_OR_RETURN(std::vector<objects::PlannedGroupMember> all, Planned(ctx, content));
+    for (objects::PlannedGroupMember& claim : all) {
       if (!claim.snapshot_handle.empty()) {
         recorded.push_back(
             {.volume_handle = claim.volume_handle, .snapshot_handle = claim.snapshot_handle});
@@ -386,8 +414,8 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupI
   }
 
   // The snapshot controller may have replaced the content's annotations.
-  std::vector<objects::PlannedGroupMember> Planned(const CallContext& ctx,
-                                                   const VolumeGroupSnapshotContent& content) {
+  absl::StatusOr<std::vector<objects::PlannedGroupMember>> Planned(
+      const CallContext& ctx, const VolumeGroupSnapshotContent& content) {
     std::vector<objects::PlannedGroupMember> planned = csi::PlannedMembers(content);
     if (!planned.empty() || content.Label(objects::kGroupNameLabel).empty()) {
       return planned;
@@ -396,7 +424,8 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupI
         ctx, env_.api,
         VolumeGroupSnapshot::Key(content.version(), content.snapshot_namespace(),
                                  content.snapshot_name()));
-    return group.ok() ? csi::PlannedMembers(*group) : planned;
+    return group.ok() ? ProvenMembers(ctx, env_.api, *group)
+                      : absl::StatusOr<std::vector<objects::PlannedGroupMember>>(planned);
   }
 
   csi::Environment env_;

@@ -81,6 +81,25 @@ absl::StatusOr<std::vector<VolumeSnapshot>> ListMembers(const CallContext& ctx, 
   return members;
 }
 
+// The content of a member, to be changed with the group; without a name if the member has none.
+// Writers of a VolumeSnapshot write its owners, which prove nothing: by an owner they would have
+// the policy of any of their contents changed. The controller writes the group's name, and drivers
+// tell contents the group's handle.
+absl::StatusOr<k8s::ObjectKey> MemberContentKey(const CallContext& ctx, k8s::ApiClient& api,
+                                                const VolumeGroupSnapshot& group,
+                                                const VolumeSnapshot& member) {
+  k8s::ObjectKey key = VolumeSnapshotContent::Key("", member.bound_content());
+  if (key.name.empty() || member.group_snapshot() == group.name()) {
+    return key;
+  }
+  ASSIGN_OR_RETURN(const auto content, objects::Find<VolumeSnapshotContent>(ctx, api, key));
+  ASSIGN_OR_RETURN(const auto of_group, FindContentOf(ctx, api, group));
+  const bool is_of_group = content.has_value() && content->Names(member) && of_group.has_value() &&
+                           !content->group_handle().empty() &&
+                           content->group_handle() == of_group->handle_or_source();
+  return is_of_group ? key : VolumeSnapshotContent::Key("", "");
+}
+
 // Removes the finalizer of a member that the controller does not know yet: the controller would
 // never remove it.
 absl::Status UnprotectUnknownMember(const CallContext& ctx, k8s::ApiClient& api,
@@ -101,11 +120,10 @@ absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
                              const std::optional<VolumeGroupSnapshotContent>& content) {
   ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> members, ListMembers(ctx, api, group));
   for (const VolumeSnapshot& member : members) {
+    ASSIGN_OR_RETURN(const k8s::ObjectKey key, MemberContentKey(ctx, api, group, member));
     // Some may have been retained before the rest could be.
-    if (!member.bound_content().empty()) {
-      RETURN_IF_ERROR(
-          SetPolicy(ctx, api, VolumeSnapshotContent::Key("", member.bound_content()), Data::kDelete)
-              .status());
+    if (!key.name.empty()) {
+      RETURN_IF_ERROR(SetPolicy(ctx, api, key, Data::kDelete).status());
     }
     RETURN_IF_ERROR(UnprotectUnknownMember(ctx, api, member));
   }
@@ -197,11 +215,12 @@ absl::Status TryRetain(const CallContext& ctx, k8s::ApiClient& api,
   if (!group.bound_content().empty()) {
     ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> members, ListMembers(ctx, api, group));
     for (const VolumeSnapshot& member : members) {
+      ASSIGN_OR_RETURN(k8s::ObjectKey content, MemberContentKey(ctx, api, group, member));
       // Members that a controller of another version made are recognized as members only here.
       const std::optional<objects::OwnerReference> owner = member.group_owner();
       all.push_back(
           {.snapshot = IdOf(member),
-           .content = VolumeSnapshotContent::Key("", member.bound_content()),
+           .content = std::move(content),
            .is_taken_along = owner.has_value() && owner->api_version == group.api_version()});
     }
   }

@@ -135,7 +135,8 @@ class Sweep {
   absl::Status Drop(const Snapshot& snapshot, Data data);
   absl::Status Patch(const Snapshot& snapshot, const objects::Patch& patch);
 
-  // True if the content says Delete, or there is no content.
+  // True if the content says Delete, or there is no content. One that is not bound yet counts, too:
+  // the VolumeSnapshot may name a content that an administrator made for it.
   absl::StatusOr<bool> HasDeletePolicy(const Snapshot& snapshot);
 
   // Velero sets a content to Retain when it finishes a backup. Without the Backup, a content that
@@ -276,9 +277,6 @@ absl::Status Sweep::Patch(const Snapshot& snapshot, const objects::Patch& patch)
 }
 
 absl::StatusOr<bool> Sweep::HasDeletePolicy(const Snapshot& snapshot) {
-  if (!std::visit([](const auto& one) { return !one.bound_content().empty(); }, snapshot)) {
-    return true;
-  }
   const auto key = std::visit([](const auto& one) { return ContentKeyOf(one); }, snapshot);
   ASSIGN_OR_RETURN(const auto content, objects::Find<objects::Object>(ctx_, env_.api, key));
   return !content.has_value() || objects::DeletionPolicyOf(*content) == "Delete";

@@ -224,17 +224,24 @@ absl::Status BackupRun::JudgeParent(Repository& repository, UploadOptions& optio
 }
 
 absl::Status BackupRun::ChooseRestored(Repository& repository, UploadOptions& options) const {
-  absl::StatusOr<StoredSnapshot> restored = repository.FindSnapshot(ctx_, job_.restored_snapshot);
-  if (!restored.ok() && !absl::IsNotFound(restored.status())) {
-    return restored.status();
+  std::vector<StoredSnapshot> found;
+  bool is_damaged = false;
+  if (const auto id = repository::Id::Parse(job_.restored_snapshot); id.ok()) {
+    ASSIGN_OR_RETURN(
+        found, repository.LoadSnapshots(ctx_, {*id},
+                                        [&is_damaged](const repository::Id&, const absl::Status&) {
+                                          is_damaged = true;
+                                        }));
   }
   const repository::RepoSnapshot& own = options.snapshot;
-  if (!restored.ok() || restored->snapshot.hostname != own.hostname ||
-      restored->snapshot.paths != own.paths) {
-    options.full_detail = "the backup that it was restored from is gone, so it builds on another";
+  if (found.empty() || found.front().snapshot.hostname != own.hostname ||
+      found.front().snapshot.paths != own.paths) {
+    options.full_detail =
+        absl::StrCat("the backup that it was restored from ",
+                     is_damaged ? "cannot be read" : "is gone", ", so it builds on another");
     return absl::OkStatus();
   }
-  options.parent = *std::move(restored);
+  options.parent = std::move(found.front());
   options.parent_record = incremental::OpenVolumeRecord(ctx_, repository, *options.parent);
   return ctx_.Check();
 }

@@ -1021,6 +1021,30 @@ TEST_F(GroupActionsTest, MembersThatTheContentHidesAreArchivedAsTheGroupNotedThe
   EXPECT_EQ(ParseJson(archived.Annotation(objects::kGroupMembersAnnotation)).value(), members);
 }
 
+// A tenant writes the group's annotations: the driver would be asked to restore, and to delete, the
+// snapshot of another one.
+TEST_F(GroupActionsTest, OfMembersThatTheContentHidesOnlyThoseAreArchivedThatContentsProve) {
+  const std::string own = cluster_.MemberHandle(k8s::Uid(Group()), "member-0");
+  auto planned = csi::PlannedMembers(objects::Object(Group()));
+  planned[0].snapshot_handle = own;
+  planned[1].snapshot_handle = "handle-of-the-bank";
+  api_.SetField(support::As<objects::VolumeGroupSnapshot>(Group()).key(),
+                {"metadata", "annotations", objects::kGroupMembersAnnotation},
+                objects::FormatGroupPlan(planned));
+  ASSERT_THAT(Adopt(), IsOk());
+  for (const bool is_annotated : {true, false}) {
+    Json content = Content();
+    EraseJson(content, {"status", "volumeSnapshotInfoList"});
+    if (!is_annotated) {
+      EraseJson(content, {"metadata", "annotations"});
+    }
+    const auto archived = support::As<objects::VolumeGroupSnapshotContent>(
+        Succeed(*content_action_, content).item.value_or(objects::Object(content)).json());
+    ASSERT_THAT(archived.archived_members(), SizeIs(1));
+    EXPECT_EQ(archived.archived_members().front().snapshot_handle, own);
+  }
+}
+
 TEST_F(GroupActionsTest, TheClaimsAreKnownWithoutTheContentsAnnotation) {
   ASSERT_THAT(Adopt(), IsOk());
   api_.Mutate(GroupContentKey("v1", k8s::Name(Content())), [](Json& content) {

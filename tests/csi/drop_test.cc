@@ -259,6 +259,31 @@ TEST_F(DropSnapshotTest, KeepsTheContentOfAnotherSnapshot) {
             "Retain");
 }
 
+// Whoever writes a VolumeSnapshot writes its owners. By this one a tenant would have snapshots
+// deleted that their class retains.
+TEST_F(DropSnapshotTest, AnOwnerMakesNoMember) {
+  const VolumeGroupSnapshot group = MakeGroup();
+  cluster_.class_policy = "Retain";
+  const VolumeSnapshot others = MakeSnapshot("others");
+  api_.SetField(others.key(), {"metadata", "ownerReferences"},
+                Json::array({{{"apiVersion", "groupsnapshot.storage.k8s.io/v1"},
+                              {"kind", "VolumeGroupSnapshot"},
+                              {"name", group.name()},
+                              {"uid", group.uid()}}}));
+  EXPECT_THAT(DropSnapshot(ctx_, api_, group, Data::kDelete), IsOk());
+  EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
+}
+
+// As controllers do that write no name of a group.
+TEST_F(DropSnapshotTest, MembersAreKnownByTheHandleOfTheirGroup) {
+  cluster_.names_groups = false;
+  cluster_.class_policy = "Retain";
+  EXPECT_THAT(DropSnapshot(ctx_, api_, MakeGroup(), Data::kDelete), IsOk());
+  EXPECT_THAT(Objects(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
+}
+
 // Velero >= 1.14 detaches every member by itself, before the group or later.
 TEST_F(DropSnapshotTest, MembersDroppedBeforeTheirGroupAreDeletedWithIt) {
   const VolumeGroupSnapshot group = MakeGroup();

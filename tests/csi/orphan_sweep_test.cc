@@ -366,6 +366,23 @@ TEST_F(OrphanSweepTest, AMarkAloneDeletesNothing) {
   EXPECT_EQ(ContentPolicy(), "Retain");
 }
 
+// An administrator made it of a snapshot that no tenant may delete.
+TEST_F(OrphanSweepTest, AMarkDeletesNoRetainedContentThatIsNotBoundYet) {
+  SeedSnapshot({{objects::kCsiDeltaLabel, support::kVeleroNamespace}},
+               {{objects::kDeleteWhenFilledAnnotation, "true"}}, "Retain");
+  bed_.api.Mutate(VolumeSnapshotKey("shop", OurName()), [](Json& snapshot) {
+    snapshot["spec"]["source"] = {{"volumeSnapshotContentName", "content"}};
+    snapshot.erase("status");
+  });
+  bed_.api.Mutate(VolumeSnapshotContentKey("content"), [](Json& content) {
+    content["spec"]["source"] = {{"snapshotHandle", "handle-1"}};
+    content["spec"]["volumeSnapshotRef"].erase("uid");
+  });
+  EXPECT_EQ(Sweep().kept, 1);
+  EXPECT_TRUE(SnapshotStands());
+  EXPECT_EQ(ContentPolicy(), "Retain");
+}
+
 TEST_F(OrphanSweepTest, DeletesNothingWhileAnotherClaimIsFilledFromTheSameHandle) {
   const support::Strings labels = {{objects::kCsiDeltaLabel, support::kVeleroNamespace},
                                    {objects::kRestoreNameLabel, "r1"}};

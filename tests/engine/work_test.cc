@@ -616,14 +616,29 @@ TEST_F(RestoredPvcTest, WithoutWhatFilledItAnythingOfTheVolumeServes) {
             "no-parent: nothing is left of the backups that the PVC was restored from");
 }
 
+// Else no backup of the PVC would succeed until somebody removes the file.
+TEST_F(RestoredPvcTest, ADamagedFileOfWhatFilledItStopsNoBackup) {
+  const BackupResult first = Do(JobOf("a"));
+  const BackupResult newest = Do(JobOf("a"));
+  Write("repo/snapshots/" + first.snapshot.Hex(), "junk");
+  const BackupResult went_on = Do(JobOf("b", first.snapshot.Hex()));
+  EXPECT_EQ(Why(went_on),
+            "restored: the backup that it was restored from cannot be read, so it builds on "
+            "another");
+  EXPECT_EQ(went_on.base, newest.snapshot.Hex());
+}
+
 TEST_F(RestoredPvcTest, AnotherVolumesSnapshotIsNoParent) {
-  BackupJob others = JobOf("x");
-  others.path = "/shop/other";
-  const BackupResult other = Do(others);
-  const BackupResult own = Do(JobOf("a"));
-  const BackupResult went_on = Do(JobOf("b", other.snapshot.Hex()));
-  EXPECT_EQ(went_on.base, own.snapshot.Hex());
-  EXPECT_THAT(Why(went_on), HasSubstr("so it builds on another"));
+  for (const bool is_elsewhere : {false, true}) {
+    BackupJob others = JobOf("x");
+    others.path = is_elsewhere ? others.path : "/shop/other";
+    others.host = is_elsewhere ? "elsewhere" : "";
+    const BackupResult other = Do(others);
+    const BackupResult own = Do(JobOf("a"));
+    const BackupResult went_on = Do(JobOf("b", other.snapshot.Hex()));
+    EXPECT_EQ(went_on.base, own.snapshot.Hex());
+    EXPECT_THAT(Why(went_on), HasSubstr("so it builds on another"));
+  }
 }
 
 TEST_F(RestoredPvcTest, WhyItStartsOverIsSaid) {
