@@ -13,8 +13,6 @@ repositories for the next call; --chart draws docs/performance-chart.svg, and --
 """
 
 import argparse
-import json
-import os
 import pathlib
 import sys
 import time
@@ -27,6 +25,7 @@ import engine_in_place  # noqa: E402
 import engine_lab  # noqa: E402
 import engine_memory  # noqa: E402
 import engine_rows  # noqa: E402
+import engine_run  # noqa: E402
 import engine_sparse  # noqa: E402
 import engine_table  # noqa: E402
 import engine_tools  # noqa: E402
@@ -53,21 +52,6 @@ ROWS = {
     "s3-far": engine_rows.s3_far,
     "chart": engine_sparse.chart,
 }
-
-
-def print_outcome(name, title, outcome, seconds):
-    print(f"\n{name}: {title} [{seconds:.0f} s]")
-    for who, samples in outcome.samples.items():
-        processor = engine_lab.median(samples, "processor_seconds")
-        peak = max(sample.peak_bytes for sample in samples)
-        scratch = max(sample.scratch_bytes for sample in samples)
-        print(f"  {who:56} {engine_lab.spread(samples):>26}  processor {processor:6.2f} s  "
-              f"VmHWM {peak / MIB:5.0f} MiB  scratch {scratch / MIB:4.0f} MiB")
-    for verdict in outcome.verdicts:
-        print(f"  -> {verdict.text()}")
-    for remark in outcome.remarks:
-        print(f"     {remark}")
-    sys.stdout.flush()
 
 
 def programs(given):
@@ -98,24 +82,11 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def run_rows(world, names, keep_row, chart_path=None):
-    """Runs the rows one by one, handing on the raw figures of each; returns the promises that were missed."""
-    missed = []
-    for name in names:
-        start = time.monotonic()
-        try:
-            outcome = ROWS[name](world)
-        except engine_lab.BenchError as error:
-            print(f"\n{name}: {error}", flush=True)
-            missed.append(f"{name}: failed")
-            continue
-        if name == "chart" and chart_path:
-            engine_sparse.draw(outcome, chart_path)
-        seconds = time.monotonic() - start
-        print_outcome(name, ROWS[name].__doc__, outcome, seconds)
-        keep_row(name, {"seconds": seconds, **outcome.document()})
-        missed += [f"{name}: {verdict.text()}" for verdict in outcome.verdicts if not verdict.held]
-    return missed
+def chart_drawn(world):
+    """time of incremental backups, drawn"""
+    outcome = engine_sparse.chart(world)
+    engine_sparse.draw(outcome, CHART)
+    return outcome
 
 
 def run_memory_row(lab, quick, keep_row):
@@ -124,23 +95,6 @@ def run_memory_row(lab, quick, keep_row):
     print(f"\n{MEMORY_ROW}: " + "\n  ".join(lines), flush=True)
     keep_row(MEMORY_ROW, raw)
     return missed
-
-
-class Record:
-    """The raw figures, on the disk after every row. Rows of earlier runs of the same kind stay until they are renewed."""
-
-    def __init__(self, run):
-        self.path = ROOT / "build" / "bench" / "engine.json"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._run, self._rows = run, {}
-        if self.path.exists():
-            before = json.loads(self.path.read_text(encoding="utf-8"))
-            if before.get("run") == run:
-                self._rows = before["rows"]
-
-    def keep_row(self, name, raw):
-        self._rows[name] = {"load": os.getloadavg()[0], **raw}
-        self.path.write_text(json.dumps({"run": self._run, "rows": self._rows}, indent=1), encoding="utf-8")
 
 
 def main(arguments):
@@ -154,21 +108,16 @@ def main(arguments):
         size_mib = options.size_mib or (1024 if options.quick else 4096)
         world = engine_world.World(lab, ours, restics, kopia, size_mib * MIB,
                                    options.runs or (1 if options.quick else RUNS_MIN))
-        record = Record({"machine": machine.rpartition(", load")[0], "versions": versions, "size_mib": size_mib,
-                         "runs": world.runs})
+        record = engine_run.Record("engine", {"machine": machine.rpartition(", load")[0], "versions": versions, "size_mib": size_mib,
+                                              "runs": world.runs})
         names = options.row or [*ROWS, MEMORY_ROW]
-        missed = run_rows(world, [name for name in names if name in ROWS], record.keep_row,
-                          CHART if options.chart else None)
+        rows = {**ROWS, "chart": chart_drawn} if options.chart else ROWS
+        missed = engine_run.run_rows(rows, world, [name for name in names if name in ROWS], record)
         if MEMORY_ROW in names:
             missed += run_memory_row(lab, options.quick, record.keep_row)
     if options.table:
         engine_table.write(record.path)
-    for note in lab.notes:
-        print(f"note: {note}")
-    print(f"\nraw data: {record.path.relative_to(ROOT)}")
-    print(f"{time.monotonic() - start:.0f} s in all")
-    print("MISSED:\n  " + "\n  ".join(missed) if missed else "every promise held")
-    return 1 if missed else 0
+    return engine_run.finish(lab, record, missed, start)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import engine_images as images
 import engine_lab as lab_module
 import engine_s3
 import engine_tools as tools
-from engine_world import Outcome, Verdict, duel, fastest, judge
+from engine_world import Outcome, Verdict, duel, fastest, joined, judge
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -242,11 +242,11 @@ def check(world):
 
 
 def _s3_rounds(world, contestants, url, folder, extents, rounds):
-    """Full and increment of each contestant, each in a repository of its own; two outcomes."""
+    """Full and increment of each contestant, each in a repository of its own; their outcomes."""
     image = world.image("random")
     listing = world.lab.folder / "changed.jsonl"
     images.write_list(listing, extents)
-    full, increments = Outcome(), Outcome()
+    parts = {"full": Outcome(), "1 %": Outcome()}
     place_folder = world.lab.folder / "place-s3"
 
     def run(tool):
@@ -257,13 +257,13 @@ def _s3_rounds(world, contestants, url, folder, extents, rounds):
         tool.init(world.lab, place)
         sample = tool.backup(world.lab, place, image)
         with images.Changed(image, extents, 7):
-            increments.samples.setdefault(tool.name, []).append(tool.backup(world.lab, place, image, extents=listing))
+            parts["1 %"].samples.setdefault(tool.name, []).append(tool.backup(world.lab, place, image, extents=listing))
         return sample
 
-    duel(world, contestants, run, full, rounds)
+    duel(world, contestants, run, parts["full"], rounds)
     shutil.rmtree(place_folder)
     shutil.rmtree(folder / "repo")
-    return full, increments
+    return parts
 
 
 def s3(world):
@@ -273,13 +273,10 @@ def s3(world):
     restics += with_flags(restics[-1:], ("--compression=off", "--pack-size=64", "-o", "s3.connections=8"))
     extents = images.uniform_chunks(world.image_bytes, 0.01, 5)
     with engine_s3.server(world.lab) as (url, folder):
-        full, increments = _s3_rounds(world, [ours, *restics], url, folder, extents, world.runs)
-    for what, outcome in (("full", full), ("1 %", increments)):
+        parts = _s3_rounds(world, [ours, *restics], url, folder, extents, world.runs)
+    for outcome in parts.values():
         judge(outcome, ours, fastest(outcome, restics, ("restic",)), 2)
-        outcome.verdicts[-1].what = f"{what}: {outcome.verdicts[-1].what}"
-    full.verdicts += increments.verdicts
-    full.samples.update({f"1 %: {name}": samples for name, samples in increments.samples.items()})
-    return full
+    return joined(parts)
 
 
 def s3_far(world):
@@ -290,11 +287,9 @@ def s3_far(world):
     restics = [dataclasses.replace(restic, environment=engine_s3.ENVIRONMENT) for restic in world.restics]
     extents = images.uniform_chunks(GIB, 0.01, 5)
     with engine_s3.server(world.lab) as (near, folder), engine_s3.far_away(world.lab, near, 50) as url:
-        full, increments = _s3_rounds(small, [*ours, *restics], url, folder, extents, 1)
-    for outcome, what in ((full, "full"), (increments, "1 %")):
+        parts = _s3_rounds(small, [*ours, *restics], url, folder, extents, 1)
+    for outcome in parts.values():
         for tool in ours:
             judge(outcome, tool, fastest(outcome, restics, ("restic",)), None)
-            outcome.verdicts[-1].what = f"{what}, {tool.flags[0]}: {outcome.verdicts[-1].what}"
-    full.verdicts += increments.verdicts
-    full.samples.update({f"1 %: {name}": samples for name, samples in increments.samples.items()})
-    return full
+            outcome.verdicts[-1].what = f"{tool.flags[0]}: {outcome.verdicts[-1].what}"
+    return joined(parts)

@@ -55,6 +55,15 @@ class Outcome:
                 "remarks": self.remarks, **self.raw}
 
 
+def joined(parts):
+    """{what: Outcome} as one."""
+    whole = Outcome()
+    for what, part in parts.items():
+        whole.samples |= {f"{what}: {name}": samples for name, samples in part.samples.items()}
+        whole.verdicts += [dataclasses.replace(verdict, what=f"{what}: {verdict.what}") for verdict in part.verdicts]
+    return whole
+
+
 @dataclasses.dataclass
 class World:
     """Everything a row may use."""

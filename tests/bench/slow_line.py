@@ -38,7 +38,6 @@ RATIO_MAX = 1.05
 VOLUME_BYTES = 1008 * MIB  # 1.5 x 32 uploads of 21 MiB.
 UNSCALED_RATE = 4
 QUEUED_MS = 100  # What the line may hold back. Not scaled, as the timers of TCP are not.
-IN_NAMESPACE = "CSI_DELTA_BENCH_LINE"  # Set in the namespace.
 PROGRAMS = engine_lab.ROOT / "build" / "release" / "bin"
 
 
@@ -111,12 +110,6 @@ class Bench:
         return held
 
 
-def enter_namespace():
-    """Runs this program again, in a network namespace that ends with it."""
-    os.environ[IN_NAMESPACE] = "yes"
-    os.execvp("unshare", ["unshare", "--net", sys.executable, *sys.argv])
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mbit", type=int, action="append")
@@ -124,9 +117,8 @@ def main():
     parser.add_argument("--unscaled", action="store_true")
     parser.add_argument("--keep")
     options = parser.parse_args()
-    if IN_NAMESPACE not in os.environ:
-        enter_namespace()
-    subprocess.run(["ip", "link", "set", "lo", "up", "mtu", "1500"], check=True)
+    engine_lab.enter_namespaces("--net")
+    subprocess.run(["ip", "link", "set", "lo", "mtu", "1500"], check=True)
     with engine_lab.Lab(options.keep) as lab:
         print(f"{engine_lab.machine()}; {'unscaled' if options.unscaled else f'time scaled by {FACTOR}'}", flush=True)
         bench = Bench(lab, options.unscaled)

@@ -1,9 +1,11 @@
-"""The arithmetic of the engine's bench: which other tools go on, what a verdict says, how extents are drawn."""
+"""The arithmetic of the benches: which other tools go on, what a verdict says, how extents are drawn, what tables show."""
 
+import json
 import types
 
 import engine_images
 import engine_lab
+import engine_run
 import engine_table
 import engine_world
 import pytest
@@ -35,6 +37,23 @@ def test_a_ratio_below_its_promise_is_missed_and_limits_of_the_rows_are_kept():
     assert engine_world.Verdict("requests", 20, 20, at_most=True).held
     assert not engine_world.Verdict("requests", 21, 20, at_most=True).held
     assert engine_world.Verdict("shown", 21, None).held
+
+
+def test_a_row_that_fails_or_misses_is_named_and_rows_of_the_same_kind_of_run_stay(tmp_path, monkeypatch):
+    def held(_):
+        return engine_world.joined({"full": engine_world.Outcome({"csi-delta": [sample(2)]}, [engine_world.Verdict("ratio", 1, 2)])})
+
+    def failing(_):
+        raise engine_lab.BenchError("no")
+    monkeypatch.setattr(engine_run, "ROOT", tmp_path)
+    rows = {"held": held, "failing": failing}
+    missed = engine_run.run_rows(rows, None, ["held", "failing"], engine_run.Record("x", {"size": 1}))
+    assert missed == ["held: full: ratio: 1.00x (must >= 2x) MISSED", "failing: failed"]
+    record = engine_run.Record("x", {"size": 1})
+    record.keep_row("other", {})
+    kept = json.loads((tmp_path / "build/bench/x.json").read_text())["rows"]
+    assert list(kept) == ["held", "other"] and list(kept["held"]["samples"]) == ["full: csi-delta"]
+    assert not engine_run.Record("x", {"size": 2}).document["rows"]
 
 
 def test_the_page_gets_the_medians_of_the_fastest_of_each_family_and_nothing_that_was_not_measured(tmp_path):
