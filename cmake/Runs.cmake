@@ -84,11 +84,11 @@ set(old_velero "${tests}/e2e/test_old_velero.py")
 set(journeys TIER journeys ${e2e} SECONDS 3600 COMMAND ${pytest})
 csidelta_entry(NAME journeys ${journeys} NEEDS real-tests bed LABELS in-test COST 400
                CHOICE "${tests}/e2e" -m "(journey or bed) and not moves" --ignore=${old_velero})
-csidelta_entry(NAME journeys-moves ${journeys} NEEDS real-tests bed LABELS in-test COST 420
+csidelta_entry(NAME journeys-moves ${journeys} NEEDS real-tests bed emulators LABELS in-test COST 460
                CHOICE "${tests}/e2e" -m "(journey or bed) and moves" --ignore=${old_velero})
 csidelta_entry(NAME journeys-old-velero ${journeys} NEEDS real-tests bed old-velero LABELS in-ci COST 60
                CHOICE "${old_velero}" -m journey)
-csidelta_entry(NAME e2e TIER e2e ${e2e} SECONDS 14400 NEEDS real-tests bed COMMAND ${pytest} CHOICE "${tests}/e2e")
+csidelta_entry(NAME e2e TIER e2e ${e2e} SECONDS 14400 NEEDS real-tests bed emulators COMMAND ${pytest} CHOICE "${tests}/e2e")
 csidelta_entry(NAME e2e-sweep TIER sweep ${e2e} SECONDS 14400 NEEDS real-tests bed LABELS in-sweep in-sweep-all
                COMMAND ${pytest} CHOICE "${tests}/e2e" -m "sweep or long")
 
@@ -116,7 +116,7 @@ foreach(file ${files})
   endif()
 endforeach()
 foreach(part 1 2 3 4)
-  set(scenarios TIER scenarios ${e2e} SECONDS 7200 NEEDS real-tests bed old-velero LABELS in-all-${part} may-be-empty
+  set(scenarios TIER scenarios ${e2e} SECONDS 7200 NEEDS real-tests bed old-velero emulators LABELS in-all-${part} may-be-empty
                 AFTER ${before_${part}} COMMAND ${pytest} ENVIRONMENT CSI_DELTA_PART=1)
   set(moving ${plain_${part}})
   if(NOT of_all IN_LIST moving)

@@ -16,6 +16,7 @@ from console import ROOT, Failure, say
 PAGE, RECORD = ROOT / "docs" / "compatibility.md", ROOT / "docs" / "tested.txt"
 HEAD = "# By ./dev versions --record: tier, part of --all | ran with | commit | tests passed | those of docs/compatibility.md\n"
 MODULES = {"Velero": ("github.com/vmware-tanzu/velero", "github.com/velero-io/velero"),  # The second path is that of 1.19.
+           "velero-plugin-for-gcp": ("github.com/vmware-tanzu/velero-plugin-for-gcp",),
            "Kubernetes": ("k8s.io/kubernetes",), **{path.partition("/")[0]: (f"github.com/kubernetes-csi/{path}",) for path in (
                "external-snapshotter/v8", "external-provisioner/v6", "external-resizer/v2", "external-snapshot-metadata")}}
 PINNING = ("tests/e2e/modules/cluster/go.mod", "tests/e2e/modules/velero*/go.mod", "tests/pluginmanager/harness/velero*.mod")

@@ -97,6 +97,7 @@ MODULES = {
                        f"{CSI}/external-snapshotter/v8/cmd/snapshot-controller"), "-X main.version=v0.0.0-e2e"),
         Module("velero118", (f"{VELERO}/cmd/velero",), f"-X {VELERO}/pkg/buildinfo.Version=v1.18.3"),
         Module("awsplugin", (f"{VELERO}-plugin-for-aws/velero-plugin-for-aws",)),
+        Module("gcpplugin", (f"{VELERO}-plugin-for-gcp/velero-plugin-for-gcp",)),
         Module("s3", ("github.com/versity/versitygw/cmd/versitygw",)),
         Module("metadata", (f"{CSI}/external-snapshot-metadata/cmd/csi-snapshot-metadata", "./metadata/lister",
                             "./metadata/replay")),

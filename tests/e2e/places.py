@@ -30,12 +30,38 @@ def free_port(bed):
         return probe.getsockname()[1]
 
 
-def secret(bed, name, keys):
-    """Credentials of a location: a pair of access key and secret key."""
-    text = f"[default]\naws_access_key_id={keys[0]}\naws_secret_access_key={keys[1]}\n"
-    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": {"name": name, "namespace": bed.namespace},
-            "data": {"cloud": base64.b64encode(text.encode()).decode()}}
+def _encoded(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+def shared_file(keys):
+    """Credentials for S3: a pair of access key and secret key."""
+    return f"[default]\naws_access_key_id={keys[0]}\naws_secret_access_key={keys[1]}\n"
+
+
+def make_location(bed, name, provider, bucket, config, credentials, ca_pem=""):
+    """A BackupStorageLocation, and the Secret with its credentials, of the same name."""
+    metadata = {"name": name, "namespace": bed.namespace}
+    bed.api.create("secrets", {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata,
+                               "data": {"cloud": _encoded(credentials)}})
+    bed.api.create("backupstoragelocations", {
+        "apiVersion": "velero.io/v1", "kind": "BackupStorageLocation", "metadata": metadata,
+        "spec": {"provider": provider, "objectStorage": {"bucket": bucket, **({"caCert": _encoded(ca_pem)} if ca_pem else {})},
+                 "credential": {"name": name, "key": "cloud"}, "config": config}})
+
+
+def remove_location(bed, name):
+    """Deletes what make_location() made."""
+    for plural in ("backupstoragelocations", "secrets"):
+        bed.api.delete(plural, name, bed.namespace)
+
+
+def await_available(bed, name):
+    """Until Velero has looked at a location and found it in order."""
+    def status():
+        return bed.api.get("backupstoragelocations", name, bed.namespace).get("status", {})
+    bed.wait_for(lambda: status().get("phase") == "Available", AVAILABLE_SECONDS_MAX,
+                 lambda: f"location {name} available: {status()}")
 
 
 class Server:
@@ -225,27 +251,16 @@ class Place:
             self.server.url = f"https://{host}:{self.server.port}"
         self.gate = None if tls else Gate(bed, self.server.port)
         self.folder = bed.buckets[name] = self.server.folder
-        bed.api.create("secrets", secret(bed, name, ("firstaccess", "firstsecret")))
-        storage = {"bucket": BUCKET}
-        if tls:
-            storage["caCert"] = base64.b64encode((bed.pki / "ca.crt").read_bytes()).decode()
-        bed.api.create("backupstoragelocations", {
-            "apiVersion": "velero.io/v1", "kind": "BackupStorageLocation",
-            "metadata": {"name": name, "namespace": bed.namespace},
-            "spec": {"provider": "aws", "objectStorage": storage, "credential": {"name": name, "key": "cloud"},
-                     "config": {"region": objects.REGION, "s3ForcePathStyle": "true",
-                                "s3Url": self.server.url if tls else self.gate.url}}})
+        make_location(bed, name, "aws", BUCKET, {"region": objects.REGION, "s3ForcePathStyle": "true",
+                                                 "s3Url": self.server.url if tls else self.gate.url},
+                      shared_file(("firstaccess", "firstsecret")), (bed.pki / "ca.crt").read_text() if tls else "")
 
     def await_available(self):
-        """Until Velero has looked and found it in order."""
-        def status():
-            return self.bed.api.get("backupstoragelocations", self.name, self.bed.namespace).get("status", {})
-        self.bed.wait_for(lambda: status().get("phase") == "Available", AVAILABLE_SECONDS_MAX,
-                          lambda: f"location {self.name} available: {status()}")
+        await_available(self.bed, self.name)
 
     def hand_out(self, keys):
         """What the location's Secret says from now on."""
-        self.bed.api.patch("secrets", self.name, {"data": secret(self.bed, self.name, keys)["data"]}, self.bed.namespace)
+        self.bed.api.patch("secrets", self.name, {"data": {"cloud": _encoded(shared_file(keys))}}, self.bed.namespace)
 
     def objects(self):
         """All that lies in the bucket."""
@@ -253,8 +268,7 @@ class Place:
 
     def remove(self):
         del self.bed.buckets[self.name]
-        self.bed.api.delete("backupstoragelocations", self.name, self.bed.namespace)
-        self.bed.api.delete("secrets", self.name, self.bed.namespace)
+        remove_location(self.bed, self.name)
         if self.gate:
             self.gate.close()
         self.server.stop()

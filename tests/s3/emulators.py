@@ -84,14 +84,17 @@ class _Tunnel(socketserver.StreamRequestHandler):
 
 
 class _Emulator(gateway.Server):
-    """An emulator under names of hosts that its cloud gives. It has no bucket until stock restic's init makes one."""
+    """An emulator under names of hosts that its cloud gives. It has no bucket until stock restic's init makes one.
+
+    Addresses without names reach it as well, if it listens at `address`.
+    """
 
     scheme = ""  # Of locations of repositories.
     targets = ()  # HOST:PORT, as clients name it.
 
-    def __init__(self, folder, authority):
+    def __init__(self, folder, authority, address="127.0.0.1"):
         super().__init__(folder)
-        self._tls = authority.server_certificate, authority.server_key
+        self._tls, self._address = (authority.server_certificate, authority.server_key), address
         self._proxy = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Tunnel)
         self._proxy.daemon_threads, self._proxy.ports = True, dict.fromkeys(self.targets, self.port)
         self.url = ""  # By the cloud's name.
@@ -127,7 +130,7 @@ class Azurite(_Emulator):
 
     def _run(self):
         certificate, key = self._tls
-        self._start([*install_azurite(), "--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--silent",
+        self._start([*install_azurite(), "--blobHost", self._address, "--blobPort", str(self.port), "--silent",
                      "--inMemoryPersistence", "--disableTelemetry", "--cert", certificate, "--key", key],
                     {**os.environ, "AZURITE_ACCOUNTS": f"{ACCOUNT}:{ACCOUNT_KEY}"})
 
@@ -138,8 +141,8 @@ class Google(_Emulator):
     scheme = "gs"
     targets = (f"{GOOGLE_HOST}:443",)
 
-    def __init__(self, folder, authority):
-        super().__init__(folder, authority)
+    def __init__(self, folder, authority, address="127.0.0.1"):
+        super().__init__(folder, authority, address)
         self._plain_port = gateway.free_port()
         self.plain_url = f"http://127.0.0.1:{self._plain_port}"
 
@@ -150,7 +153,7 @@ class Google(_Emulator):
     def _run(self):
         # Only this backend has generations of objects, and so conditions. By another name objects are not read over XML.
         certificate, key = self._tls
-        self._start([build_google(), "-backend", "memory", "-host", "127.0.0.1", "-public-host", GOOGLE_HOST,
+        self._start([build_google(), "-backend", "memory", "-host", self._address, "-public-host", GOOGLE_HOST,
                      "-scheme", "both", "-port", str(self.port), "-port-http", str(self._plain_port), "-log-level", "warn",
                      "-cert-location", certificate, "-private-key-location", key])
 

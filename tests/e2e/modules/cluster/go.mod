@@ -11,6 +11,7 @@ tool (
 	github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller
 	github.com/versity/versitygw/cmd/versitygw
 	github.com/vmware-tanzu/velero-plugin-for-aws/velero-plugin-for-aws
+	github.com/vmware-tanzu/velero-plugin-for-gcp/velero-plugin-for-gcp
 	github.com/vmware-tanzu/velero/cmd/velero
 )
 
@@ -28,6 +29,7 @@ require (
 	github.com/versity/versitygw v1.7.0
 	github.com/vmware-tanzu/velero v1.18.3
 	github.com/vmware-tanzu/velero-plugin-for-aws v1.14.2
+	github.com/vmware-tanzu/velero-plugin-for-gcp v1.14.2
 	go.etcd.io/etcd/server/v3 v3.7.2
 	golang.org/x/net v0.59.0
 	google.golang.org/grpc v1.84.0
@@ -164,6 +166,7 @@ require (
 	github.com/gofiber/schema v1.8.2 // indirect
 	github.com/gofiber/utils/v2 v2.1.2 // indirect
 	github.com/gofrs/flock v0.13.0 // indirect
+	github.com/gofrs/uuid v4.2.0+incompatible // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/mock v1.6.0 // indirect
