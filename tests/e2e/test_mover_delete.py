@@ -90,7 +90,6 @@ def test_the_data_of_a_failed_backup_goes(bed, workspace):
     await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
 
 
-@pytest.mark.journey
 def test_the_data_of_a_deleted_backup_goes_and_no_other(bed, workspace):
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     bed.create_claim("data", app, VOLUME_BYTES)
