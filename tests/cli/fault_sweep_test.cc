@@ -39,9 +39,12 @@ bool HasText(const ServedRequest& request) { return request.method != "HEAD"; }
 bool IsCommit(const ServedRequest& request) {
   return absl::StrContains(request.target, "comp=blocklist");
 }
+// Of one object, or of many.
 bool IsDeletionIn(const ServedRequest& request, absl::string_view folder) {
-  return request.method == "DELETE" &&
-         absl::StrContains(net::PercentDecode(request.target), folder);
+  const bool is_batch =
+      request.target.ends_with("?delete") || absl::StrContains(request.target, "comp=batch");
+  return (request.method == "DELETE" || is_batch) &&
+         absl::StrContains(is_batch ? request.body : net::PercentDecode(request.target), folder);
 }
 
 // A text for each dialect; null: its service does not answer so.
