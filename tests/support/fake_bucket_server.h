@@ -48,7 +48,7 @@ class FakeBucketServer {
   void Reset(const std::map<std::string, std::string>& objects);
   // What is written over or deleted stays as a version from now on.
   void KeepVersions();
-  // Adds an "upload" in parts that nobody ends, or a "snapshot" of a blob, which Azure has.
+  // Adds an "upload" in parts that was interrupted, or a "snapshot" of a blob, which Azure has.
   void Leave(const std::string& kind, const std::string& key);
   // What the bucket has besides its objects, as "KIND KEY": the above, and each "version" and, in
   // S3, delete "marker".
