@@ -113,7 +113,7 @@ std::string AzureStringToSign(const net::HttpRequest& request, absl::string_view
   for (const auto& [name, value] : request.headers) {
     headers[absl::AsciiStrToLower(name)] = std::string(absl::StripAsciiWhitespace(value));
   }
-  const std::size_t bytes = std::max(request.body.size(), request.borrowed_body.size());
+  const std::size_t bytes = request.BodyBytes();
   headers["content-length"] = bytes == 0 ? "" : absl::StrCat(bytes);
   std::string text = request.method;
   for (const char* const name :

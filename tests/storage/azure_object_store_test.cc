@@ -115,6 +115,11 @@ TEST_F(AzureObjectStoreTest, SignsWhatTheDocumentationSays) {
             "GET\n\n\n\n\n\n\n\n\n\n\n\nx-ms-date:Fri, 26 Jun 2015 23:39:12 GMT\n"
             "x-ms-version:2015-02-21\n/myaccount/mycontainer\ncomp:metadata\nprefix:a/b c\n"
             "restype:container\ntimeout:20");
+  request.method = "PUT";
+  request.body = "ab";
+  request.borrowed_body = "cde";
+  request.body_end = "f";
+  EXPECT_THAT(AzureStringToSign(request, "myaccount"), testing::StartsWith("PUT\n\n\n6\n"));
 }
 
 TEST_F(AzureObjectStoreTest, PacksAloneGetTheAccessTier) {
