@@ -106,7 +106,7 @@ http::request<PiecesBody> BuildMessage(const HttpRequest& request, const Destina
     message.set(name, value);
   }
   message.body() = {request.body, request.borrowed_body, request.body_end};
-  if (PiecesBody::size(message.body()) > 0 || request.method == "POST" || request.method == "PUT") {
+  if (request.BodyBytes() > 0 || request.method == "POST" || request.method == "PUT") {
     message.prepare_payload();
   }
   return message;

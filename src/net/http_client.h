@@ -56,6 +56,8 @@ struct HttpRequest {
   std::string body_end = {};  // sent behind both
   // Takes the place of HttpLimits::body_bytes_max when it is not negative.
   int64_t answer_bytes_max = -1;
+
+  std::size_t BodyBytes() const { return body.size() + borrowed_body.size() + body_end.size(); }
 };
 
 struct HttpResponse {

@@ -29,14 +29,6 @@ std::optional<Address> ParseAddress(const std::string& text) {
   return std::nullopt;
 }
 
-bool IsLoopback(const std::string& host) {
-  const std::optional<Address> address = ParseAddress(host);
-  if (!address.has_value()) {
-    return host == "localhost";
-  }
-  return address->size() == 4 ? address->front() == 127 : *address == *ParseAddress("::1");
-}
-
 bool InBlock(const Address& address, const Address& block, int prefix_bits) {
   if (address.size() != block.size()) {
     return false;
@@ -132,6 +124,14 @@ std::string FirstOf(const char* upper, const char* lower) {
 }
 
 }  // namespace
+
+bool IsLoopback(const std::string& host) {
+  const std::optional<Address> address = ParseAddress(host);
+  if (!address.has_value()) {
+    return host == "localhost";
+  }
+  return address->size() == 4 ? address->front() == 127 : *address == *ParseAddress("::1");
+}
 
 ProxySettings ProxySettings::FromEnvironment() {
   return {.always = "",

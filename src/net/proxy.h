@@ -29,4 +29,7 @@ struct ProxySettings {
 // SOCKS are not supported. Pure.
 absl::StatusOr<std::optional<Url>> ProxyFor(const Url& url, const ProxySettings& settings);
 
+// Whether a host is this machine, by an address or as "localhost". Pure.
+bool IsLoopback(const std::string& host);
+
 }  // namespace csidelta::net

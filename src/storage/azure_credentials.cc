@@ -19,7 +19,6 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "storage/credentials.h"
 #include "storage/posix_file.h"
 #include "storage/s3_errors.h"
 
@@ -29,10 +28,6 @@ namespace {
 constexpr int64_t kTokenBytesMax = int64_t{256} << 10;
 constexpr int64_t kAzureJsonValuesMax = 1000;  // in such an answer
 constexpr absl::Duration kAuthorityTimeMax = absl::Seconds(30);
-// Where there is no such service the packets are lost without an answer.
-constexpr absl::Duration kIdentityTimeMax = absl::Seconds(2);
-constexpr int kIdentityLooksMax = 3;
-constexpr absl::Duration kBeforeNextLook = absl::Seconds(1);
 constexpr absl::Duration kAssertionTime = absl::Minutes(10);
 constexpr char kStorageResource[] = "https://storage.azure.com";  // the same in all clouds
 constexpr char kCertificateBegin[] = "-----BEGIN CERTIFICATE-----";
@@ -94,16 +89,10 @@ absl::StatusOr<Cloud> FindCloud(const std::map<std::string, std::string>& variab
       "for another cloud leave it out, and set AZURE_AUTHORITY_HOST and AZURE_ENDPOINT_SUFFIX");
 }
 
-// What carries a secret goes over TLS, or stays on this machine.
-bool MayShowSecrets(const net::Url& url) {
-  return url.scheme == "https" || url.host == "localhost" || url.host == "::1" ||
-         absl::StartsWith(url.host, "127.");
-}
-
 absl::StatusOr<net::Url> ParseSafeUrl(const std::string& text, absl::string_view what) {
   ASSIGN_OR_RETURN(net::Url url, Annotate(net::ParseUrl(text), what));
-  return MayShowSecrets(url) ? absl::StatusOr<net::Url>(std::move(url))
-                             : absl::InvalidArgumentError(absl::StrCat(what, ": must be https"));
+  return MayCarrySecrets(url) ? absl::StatusOr<net::Url>(std::move(url))
+                              : absl::InvalidArgumentError(absl::StrCat(what, ": must be https"));
 }
 
 absl::StatusOr<net::Url> EndpointOf(const AzureAccount& account,
@@ -305,7 +294,7 @@ AzureCredentials::AzureCredentials(AzureEnvironment environment, AzureAccount ac
     : environment_(std::move(environment)),
       account_(std::move(account)),
       authority_(authority),
-      metadata_(metadata) {}
+      machine_(metadata) {}
 
 bool AzureCredentials::MayBeExchanged() const {
   const auto is_set = [&](const char* name) { return environment_.variables.contains(name); };
@@ -378,7 +367,7 @@ absl::StatusOr<AzureAccess> AzureCredentials::Load(const CallContext& ctx) {
     access.key = Secret(std::move(raw));
     return access;
   }
-  if (!MayShowSecrets(access.endpoint)) {
+  if (!MayCarrySecrets(access.endpoint)) {
     return absl::InvalidArgumentError("a token is sent to https addresses alone");
   }
   ASSIGN_OR_RETURN(AzureAccess token, FetchToken(ctx, variables, kStorageResource));
@@ -442,21 +431,13 @@ absl::StatusOr<AzureAccess> AzureCredentials::AskMetadata(const CallContext& ctx
                                  .body = "",
                                  .answer_bytes_max = kTokenBytesMax};
   const absl::Time now = ctx.clock->Now();
-  absl::StatusOr<net::HttpResponse> response =
-      metadata_.Send(ctx.WithTimeout(kIdentityTimeMax), request);
-  for (int looks = 1; !response.ok() && ctx.Check().ok() && looks < kIdentityLooksMax; ++looks) {
-    ctx.clock->SleepFor(kBeforeNextLook, ctx.stop);
-    response = metadata_.Send(ctx.WithTimeout(kIdentityTimeMax), request);
-  }
-  if (!response.ok() && ctx.Check().ok() && !metadata_answered_) {
-    return absl::UnauthenticatedError(absl::StrCat(
-        "it does not answer (", response.status().message(),
-        "), and no key, SAS, client secret, certificate or federated token is set up"));
-  }
-  metadata_answered_ = metadata_answered_ || response.ok();
+  ASSIGN_OR_RETURN(
+      const net::HttpResponse response,
+      machine_.Ask(ctx, request,
+                   ", and no key, SAS, client secret, certificate or federated token is set up"));
   const absl::StatusOr<Json> json = ReadJson(ctx, response, "instance metadata");
   // While the service is updated it answers 404 and 410.
-  return response.ok() && (response->status == 404 || response->status == 410)
+  return response.status == 404 || response.status == 410
              ? absl::UnavailableError(json.status().message())
              : ReadToken(json, now);
 }

@@ -11,7 +11,7 @@
 #include "base/secret.h"
 #include "net/http_client.h"
 #include "net/url.h"
-#include "storage/renewed.h"
+#include "storage/credentials.h"
 
 namespace csidelta::storage {
 
@@ -87,8 +87,7 @@ class AzureCredentials : public RenewableCredentials {
   const AzureEnvironment environment_;
   const AzureAccount account_;
   net::HttpClient& authority_;
-  net::HttpClient& metadata_;
-  bool metadata_answered_ = false;  // Of the one thread that loads.
+  MetadataServer machine_;  // Of the one thread that loads.
   Renewed<AzureAccess> kept_;
   mutable Mutex mutex_;
   std::string way_ ABSL_GUARDED_BY(mutex_);

@@ -113,7 +113,7 @@ std::string AzureStringToSign(const net::HttpRequest& request, absl::string_view
   for (const auto& [name, value] : request.headers) {
     headers[absl::AsciiStrToLower(name)] = std::string(absl::StripAsciiWhitespace(value));
   }
-  const std::size_t bytes = std::max(request.body.size(), request.borrowed_body.size());
+  const std::size_t bytes = request.BodyBytes();
   headers["content-length"] = bytes == 0 ? "" : absl::StrCat(bytes);
   std::string text = request.method;
   for (const char* const name :
@@ -302,7 +302,11 @@ absl::Status AzureObjectStore::ReadFailure(const net::HttpResponse& response,
     const bool is_other = response.status == 404 && !error.code.empty();
     return {is_other ? absl::StatusCode::kFailedPrecondition : status.code(), text};
   }
-  absl::StrAppend(&text, meaning->advice.empty() ? "" : "; ", meaning->advice);
+  // Azurite calls a wrong key so; the service says AuthenticationFailed.
+  const bool may_be_key = error.code == "AuthorizationFailure" &&
+                          absl::StartsWith(credentials_.way(), "by the account's key");
+  absl::StrAppend(&text, meaning->advice.empty() ? "" : "; ", meaning->advice,
+                  may_be_key ? ", or the key is wrong" : "");
   status = absl::Status(meaning->status, text);
   return meaning->is_retained ? AsRetained(std::move(status)) : status;
 }

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "net/proxy.h"
 #include "net/url.h"
 #include "storage/posix_file.h"
 #include "storage/s3_errors.h"
@@ -21,11 +22,10 @@ namespace {
 
 constexpr int64_t kAnswerBytesMax = int64_t{256} << 10;
 constexpr absl::Duration kStsTimeMax = absl::Seconds(30);
-// Where there is no such service the packets are lost without an answer. Where there is one, it may
-// be slow while a node starts.
 constexpr absl::Duration kMetadataTimeMax = absl::Seconds(2);
 constexpr int kMetadataLooksMax = 3;
 constexpr absl::Duration kContainerTimeMax = absl::Seconds(10);
+constexpr absl::string_view kContainerHosts[] = {"169.254.170.2", "169.254.170.23", "fd00:ec2::23"};
 // STS calls a good token bad until it has learnt of its issuer's keys.
 constexpr int kTokenAttemptsMax = 4;
 constexpr absl::Duration kBeforeAnotherQuestion = absl::Seconds(1);
@@ -81,14 +81,6 @@ absl::Status CheckPlain(const Credentials& credentials) {
   return absl::OkStatus();
 }
 
-// Without TLS only this machine, and the addresses that the container services have.
-bool MayBeAskedForKeys(const net::Url& url) {
-  constexpr absl::string_view kHosts[] = {"localhost", "::1", "169.254.170.2", "169.254.170.23",
-                                          "fd00:ec2::23"};
-  return url.scheme == "https" || absl::c_linear_search(kHosts, url.host) ||
-         absl::StartsWith(url.host, "127.");
-}
-
 // The answer's body; errors say `source`.
 absl::StatusOr<std::string> BodyOf(const net::HttpResponse& response, absl::string_view source) {
   if (response.status == 200) {
@@ -107,6 +99,35 @@ absl::Status NotAnswered(const CallContext& ctx, const absl::Status& status,
     return Annotate(status, source);
   }
   return absl::UnavailableError(absl::StrCat(source, ": ", status.message()));
+}
+
+bool MayCarrySecrets(const net::Url& url, absl::Span<const absl::string_view> others) {
+  return url.scheme == "https" || net::IsLoopback(url.host) ||
+         absl::c_linear_search(others, url.host);
+}
+
+absl::StatusOr<net::HttpResponse> MetadataServer::Ask(const CallContext& ctx,
+                                                      const net::HttpRequest& request,
+                                                      absl::string_view without) {
+  constexpr absl::string_view kSource = "instance metadata";
+  absl::StatusOr<net::HttpResponse> response;
+  // Nothing is what a service says that has just begun.
+  const auto says_nothing = [&] {
+    return !response.ok() || (response->status == 200 && response->body.empty());
+  };
+  for (int looks = 1;; ++looks) {
+    response = http_.Send(ctx.WithTimeout(kMetadataTimeMax), request);
+    if (!says_nothing() || !ctx.Check().ok() || looks == kMetadataLooksMax) {
+      break;
+    }
+    ctx.clock->SleepFor(kBeforeAnotherQuestion, ctx.stop);
+  }
+  has_answered_ = has_answered_ || response.ok();
+  if (!has_answered_ && ctx.Check().ok()) {
+    return absl::UnauthenticatedError(
+        absl::StrCat(kSource, " does not answer (", response.status().message(), ")", without));
+  }
+  return response.ok() ? std::move(response) : NotAnswered(ctx, response.status(), kSource);
 }
 
 absl::string_view AwsDomain(absl::string_view region) {
@@ -284,26 +305,8 @@ absl::StatusOr<std::string> CredentialsChain::AskMetadata(const CallContext& ctx
   request.headers.emplace_back(
       token.empty() ? "x-aws-ec2-metadata-token-ttl-seconds" : "x-aws-ec2-metadata-token",
       token.empty() ? "21600" : token);
-  absl::StatusOr<net::HttpResponse> response =
-      metadata_.Send(ctx.WithTimeout(kMetadataTimeMax), request);
-  // Nothing is what a service says that has just begun.
-  const auto says_nothing = [&] {
-    return !response.ok() || (response->status == 200 && response->body.empty());
-  };
-  for (int looks = 1; says_nothing() && ctx.Check().ok() && looks < kMetadataLooksMax; ++looks) {
-    ctx.clock->SleepFor(kBeforeAnotherQuestion, ctx.stop);
-    response = metadata_.Send(ctx.WithTimeout(kMetadataTimeMax), request);
-  }
-  if (!response.ok() && ctx.Check().ok() && token.empty() && !metadata_answered_) {
-    // No answer: this is not such a machine, and there were no other credentials.
-    return absl::UnauthenticatedError(
-        absl::StrCat("instance metadata does not answer: ", response.status().message()));
-  }
-  if (!response.ok()) {
-    return NotAnswered(ctx, response.status(), "instance metadata");
-  }
-  metadata_answered_ = true;
-  return BodyOf(*response, absl::StrCat("instance metadata, asked for ", path, ","));
+  ASSIGN_OR_RETURN(const net::HttpResponse response, machine_.Ask(ctx, request));
+  return BodyOf(response, absl::StrCat("instance metadata, asked for ", path, ","));
 }
 
 absl::StatusOr<Credentials> CredentialsChain::AskContainer(const CallContext& ctx) {
@@ -313,7 +316,7 @@ absl::StatusOr<Credentials> CredentialsChain::AskContainer(const CallContext& ct
                                                        : environment_.container_url));
   if (is_path) {
     url.target = environment_.container_path;
-  } else if (!MayBeAskedForKeys(url)) {
+  } else if (!MayCarrySecrets(url, kContainerHosts)) {
     return absl::InvalidArgumentError(
         "AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or name this machine");
   }

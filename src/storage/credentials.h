@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "base/call_context.h"
 #include "net/http_client.h"
 #include "storage/renewed.h"
@@ -28,6 +29,27 @@ absl::string_view AwsDomain(absl::string_view region);
 // never that something is not there.
 absl::Status NotAnswered(const CallContext& ctx, const absl::Status& status,
                          absl::string_view source);
+
+// Whether secrets may be sent there: over TLS, to this machine, or to one of `others`, which are
+// services of a cloud beside a machine that have no TLS. Pure.
+bool MayCarrySecrets(const net::Url& url, absl::Span<const absl::string_view> others = {});
+
+// The metadata server of the machine, of any cloud. Where there is none, packets are lost without
+// an answer; where there is one, it may be slow or say nothing while a node starts. Borrows `http`,
+// which must not use a proxy.
+class MetadataServer {
+ public:
+  explicit MetadataServer(net::HttpClient& http) : http_(http) {}
+
+  // Looks three times. UNAUTHENTICATED, with `without` behind it, while it has never answered: this
+  // is no such machine. Not thread-safe.
+  absl::StatusOr<net::HttpResponse> Ask(const CallContext& ctx, const net::HttpRequest& request,
+                                        absl::string_view without = "");
+
+ private:
+  net::HttpClient& http_;
+  bool has_answered_ = false;
+};
 
 // The current credentials for S3. Thread-safe.
 class CredentialsProvider : public RenewableCredentials {
@@ -94,7 +116,7 @@ class CredentialsChain : public CredentialsProvider {
   const CredentialsEnvironment environment_;
   net::HttpClient& sts_;
   net::HttpClient& metadata_;
-  bool metadata_answered_ = false;  // Of the one thread that loads.
+  MetadataServer machine_{metadata_};  // Of the one thread that loads.
   Renewed<Credentials> kept_;
 };
 

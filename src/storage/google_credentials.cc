@@ -11,7 +11,6 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "net/url.h"
-#include "storage/credentials.h"
 #include "storage/google_errors.h"
 #include "storage/posix_file.h"
 
@@ -30,20 +29,13 @@ constexpr absl::Duration kSignedBefore = absl::Seconds(10);
 constexpr absl::Duration kTokenTimeMax = absl::Seconds(30);
 constexpr int64_t kGoogleTokenBytesMax = int64_t{256} << 10;
 constexpr int64_t kTokenValuesMax = 1000;
-// As for the instances of AWS: without such a server packets are lost, and a node's may be slow.
-constexpr absl::Duration kGoogleMetadataTimeMax = absl::Seconds(2);
-constexpr int kGoogleMetadataLooksMax = 3;
-constexpr absl::Duration kBeforeAnotherLook = absl::Seconds(1);
-
-bool IsThisMachine(const net::Url& url) {
-  constexpr absl::string_view kHosts[] = {"localhost", "127.0.0.1", "::1"};
-  return absl::c_linear_search(kHosts, url.host);
-}
+// Where a subject token may lie besides: the metadata server of Azure has no https.
+constexpr absl::string_view kSubjectHosts[] = {"169.254.169.254"};
 
 // Where a file sends a secret to.
 absl::StatusOr<net::Url> TrustedUrl(const std::string& text) {
   absl::StatusOr<net::Url> url = net::ParseUrl(text);
-  if (!url.ok() || (url->scheme != "https" && !IsThisMachine(*url))) {
+  if (!url.ok() || !MayCarrySecrets(*url)) {
     return absl::InvalidArgumentError("a URL of the file is missing, or is not https");
   }
   return url;
@@ -298,12 +290,11 @@ absl::StatusOr<std::string> GoogleCredentials::SubjectToken(const CallContext& c
     ASSIGN_OR_RETURN(const std::optional<std::string> read, ReadSmallFile(ctx, path));
     text = read.value_or("");
   } else {
-    // Of Azure it is its metadata server, which has no https.
     ASSIGN_OR_RETURN(net::Url url, net::ParseUrl(GetString(source, {"url"})));
-    const bool is_metadata = url.host == "169.254.169.254" || IsThisMachine(url);
-    if (url.scheme != "https" && !is_metadata) {
+    if (!MayCarrySecrets(url, kSubjectHosts)) {
       return absl::InvalidArgumentError("its URL is not https");
     }
+    net::HttpClient& http = url.scheme == "https" ? services_ : metadata_;
     net::HttpRequest request{.method = "GET",
                              .url = std::move(url),
                              .headers = {},
@@ -312,7 +303,6 @@ absl::StatusOr<std::string> GoogleCredentials::SubjectToken(const CallContext& c
     for (const auto& [name, value] : GetStringMap(source, {"headers"})) {
       request.headers.emplace_back(name, value);
     }
-    net::HttpClient& http = is_metadata ? metadata_ : services_;
     ASSIGN_OR_RETURN(text, BodyOfService(ctx, http.Send(ctx.WithTimeout(kTokenTimeMax), request)));
   }
   if (GetString(source, {"format", "type"}) == "json") {
@@ -353,24 +343,13 @@ absl::StatusOr<GoogleToken> GoogleCredentials::AskMetadata(const CallContext& ct
                                  .headers = {{kMetadataFlavor, "Google"}},
                                  .body = "",
                                  .answer_bytes_max = kGoogleTokenBytesMax};
-  absl::StatusOr<net::HttpResponse> response;
-  for (int looks = 1;; ++looks) {
-    response = metadata_.Send(ctx.WithTimeout(kGoogleMetadataTimeMax), request);
-    if (response.ok() || !ctx.Check().ok() || looks == kGoogleMetadataLooksMax) {
-      break;
-    }
-    ctx.clock->SleepFor(kBeforeAnotherLook, ctx.stop);
-  }
-  if (!response.ok() && ctx.Check().ok() && !metadata_answered_) {
-    return absl::UnauthenticatedError(
-        absl::StrCat("it does not answer, and no credentials were found in GOOGLE_ACCESS_TOKEN, "
-                     "GOOGLE_APPLICATION_CREDENTIALS or the file of gcloud: ",
-                     response.status().message()));
-  }
-  if (response.ok() && net::Header(*response, kMetadataFlavor) != "Google") {
+  ASSIGN_OR_RETURN(net::HttpResponse response,
+                   machine_.Ask(ctx, request,
+                                ", and no credentials were found in GOOGLE_ACCESS_TOKEN, "
+                                "GOOGLE_APPLICATION_CREDENTIALS or the file of gcloud"));
+  if (net::Header(response, kMetadataFlavor) != "Google") {
     return absl::UnauthenticatedError("what answers is not the metadata server of Google");
   }
-  metadata_answered_ = metadata_answered_ || response.ok();
   return ParseToken(ctx, BodyOfService(ctx, std::move(response)));
 }
 

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/secret.h"
 #include "net/http_client.h"
-#include "storage/renewed.h"
+#include "storage/credentials.h"
 
 namespace csidelta::storage {
 
@@ -82,7 +82,7 @@ class GoogleCredentials : public RenewableCredentials {
   const std::string service_account_;
   net::HttpClient& services_;
   net::HttpClient& metadata_;
-  bool metadata_answered_ = false;  // Of the one thread that loads.
+  MetadataServer machine_{metadata_};  // Of the one thread that loads.
   Renewed<GoogleToken> kept_;
 };
 

@@ -3,12 +3,15 @@
 #include <set>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
 #include "net/url.h"
 #include "storage/bucket_object_store.h"
 #include "tests/cli/sweep_fixture.h"
 #include "tests/support/await.h"
 #include "tests/support/bucket_bed.h"
 #include "tests/support/fake_s3_server.h"
+#include "tests/support/paths.h"
 
 namespace csidelta::cli::fault_sweep_test {
 namespace {
@@ -42,7 +45,7 @@ bool IsCommit(const ServedRequest& request) {
 // Of one object, or of many.
 bool IsDeletionIn(const ServedRequest& request, absl::string_view folder) {
   const bool is_batch =
-      request.target.ends_with("?delete") || absl::StrContains(request.target, "comp=batch");
+      absl::StrContains(request.target, "?delete=") || absl::StrContains(request.target, "comp=batch");
   return (request.method == "DELETE" || is_batch) &&
          absl::StrContains(is_batch ? request.body : net::PercentDecode(request.target), folder);
 }
@@ -80,113 +83,70 @@ constexpr Texts kHalfLists = {
     "{\"kind\":\"storage#objects\",\"items\":["};
 constexpr char kXml[] = "<?xml version=\"1.0\"?>\n<Result></Result>";
 
-constexpr FaultKind kNotFound = {
-    .name = "not found", .status = 404, .errors = {"NoSuchKey", "BlobNotFound", "notFound"}};
+constexpr FaultKind Refused(const char* name, int status, Texts errors) {
+  return {.name = name, .status = status, .errors = errors};
+}
+constexpr FaultKind Answered(const char* name, int status, Texts bodies, const char* type = "") {
+  return {.name = name, .status = status, .bodies = bodies, .type = type};
+}
+constexpr FaultKind At(bool (*may_be)(const ServedRequest&), FaultKind kind) {
+  kind.may_be = may_be;
+  return kind;
+}
+constexpr FaultKind Healing(FaultKind kind) {
+  kind.heals = true;
+  return kind;
+}
+
+constexpr char kHtml[] = "text/html";
+constexpr FaultKind kNotFound =
+    Refused("not found", 404, {"NoSuchKey", "BlobNotFound", "notFound"});
 constexpr FaultKind kWrongBit = {
     .name = "a wrong bit", .spoiling = Spoiling::kFlipped, .may_be = IsGuarded};
-constexpr FaultKind kThrottled = {.name = "too many requests",
-                                  .status = 429,
-                                  .errors = {"SlowDown", "TooManyRequests", "rateLimitExceeded"},
-                                  .heals = true};
-constexpr FaultKind kEmptyAnswer = {
-    .name = "an empty answer", .status = 200, .bodies = Every(""), .heals = true};
+constexpr FaultKind kThrottled = Healing(
+    Refused("too many requests", 429, {"SlowDown", "TooManyRequests", "rateLimitExceeded"}));
+constexpr FaultKind kEmptyAnswer = Healing(Answered("an empty answer", 200, Every("")));
 constexpr FaultKind kFaults[] = {
     kNotFound,
     kWrongBit,
     kThrottled,
-    {.name = "forbidden",
-     .status = 403,
-     .errors = {"AccessDenied", "AuthorizationFailure", "forbidden"}},
-    {.name = "a page of an unknown origin",
-     .status = 403,
-     .bodies = Every(kPage),
-     .type = "text/html"},
-    {.name = "unauthorized", .status = 401, .bodies = Every("")},
-    {.name = "moved", .status = 301, .errors = {"PermanentRedirect", "", ""}},
-    {.name = "no bucket",
-     .status = 404,
-     .errors = {"NoSuchBucket", "ContainerNotFound",
-                "notFound: The specified bucket does not exist."}},
-    {.name = "not implemented", .status = 501, .errors = Every("NotImplemented")},
-    {.name = "no such version", .status = 505, .bodies = Every("")},
-    {.name = "a timeout of the client's",
-     .status = 408,
-     .errors = {"RequestTimeout", nullptr, "uploadBrokenConnection"},
-     .heals = true},
-    {.name = "a timeout that is a bad request",
-     .status = 400,
-     .errors = {"RequestTimeout"},
-     .heals = true},
-    {.name = "dropped blocks",
-     .status = 400,
-     .errors = {nullptr, "InvalidBlockList"},
-     .may_be = IsCommit,
-     .heals = true},
-    {.name = "too early", .status = 425, .bodies = Every(""), .heals = true},
-    {.name = "a conflict",
-     .status = 409,
-     .errors = {"OperationAborted", "AccountBeingCreated"},
-     .heals = true},
-    {.name = "internal error",
-     .status = 500,
-     .errors = {"InternalError", "OperationTimedOut", "internalError"},
-     .heals = true},
-    {.name = "bad gateway",
-     .status = 502,
-     .bodies = Every(kPage),
-     .type = "text/html",
-     .heals = true},
-    {.name = "unavailable",
-     .status = 503,
-     .errors = {"SlowDown", "ServerBusy", "backendError"},
-     .heals = true},
-    {.name = "a limit of the user's",
-     .status = 403,
-     .errors = {nullptr, nullptr, "userRateLimitExceeded"},
-     .heals = true},
-    {.name = "gateway timeout", .status = 504, .bodies = Every(""), .heals = true},
-    {.name = "full", .status = 507, .errors = {"InsufficientStorage"}, .heals = true},
-    {.name = "unknown error",
-     .status = 520,
-     .bodies = Every(kPage),
-     .type = "text/html",
-     .heals = true},
-    {.name = "connection refused", .status = 521, .bodies = Every(""), .heals = true},
-    {.name = "connection timed out", .status = 522, .bodies = Every(""), .heals = true},
-    {.name = "origin unreachable", .status = 523, .bodies = Every(""), .heals = true},
-    {.name = "a timeout occurred", .status = 524, .bodies = Every(""), .heals = true},
-    {.name = "an expired token of S3", .status = 400, .errors = {"ExpiredToken"}, .heals = true},
-    {.name = "an expired token",
-     .status = 401,
-     .errors = {nullptr, "InvalidAuthenticationInfo", "authError"},
-     .heals = true},
-    {.name = "a stray signature",
-     .status = 403,
-     .errors = {"SignatureDoesNotMatch",
-                "AuthenticationFailed: The MAC signature found in the request is another"},
-     .heals = true},
-    {.name = "a page", .status = 200, .bodies = Every(kPage), .type = "text/html", .heals = true},
-    {.name = "a page of no type",
-     .status = 200,
-     .bodies = Every(kPage),
-     .may_be = HasText,
-     .heals = true},
-    {.name = "an empty answer",
-     .status = 200,
-     .bodies = Every(""),
-     .may_be = HasText,
-     .heals = true},
-    {.name = "half a list",
-     .status = 200,
-     .bodies = kHalfLists,
-     .may_be = IsListing,
-     .heals = true},
-    {.name = "no list",
-     .status = 200,
-     .bodies = {kXml, kXml, "{}"},
-     .may_be = IsListing,
-     .heals = true},
-    {.name = "no content", .status = 204, .bodies = Every(""), .may_be = HasBytes, .heals = true},
+    Refused("forbidden", 403, {"AccessDenied", "AuthorizationFailure", "forbidden"}),
+    Answered("a page of an unknown origin", 403, Every(kPage), kHtml),
+    Answered("unauthorized", 401, Every("")),
+    Refused("moved", 301, {"PermanentRedirect", "", ""}),
+    Refused(
+        "no bucket", 404,
+        {"NoSuchBucket", "ContainerNotFound", "notFound: The specified bucket does not exist."}),
+    Refused("not implemented", 501, Every("NotImplemented")),
+    Answered("no such version", 505, Every("")),
+    Healing(Refused("a timeout of the client's", 408, {"RequestTimeout", nullptr, "error"})),
+    Healing(Refused("a timeout that is a bad request", 400, {"RequestTimeout"})),
+    Healing(At(IsCommit, Refused("dropped blocks", 400, {nullptr, "InvalidBlockList"}))),
+    Healing(Answered("too early", 425, Every(""))),
+    Healing(Refused("a conflict", 409, {"OperationAborted", "AccountBeingCreated"})),
+    Healing(
+        Refused("internal error", 500, {"InternalError", "OperationTimedOut", "internalError"})),
+    Healing(Answered("bad gateway", 502, Every(kPage), kHtml)),
+    Healing(Refused("unavailable", 503, {"SlowDown", "ServerBusy", "backendError"})),
+    Healing(Refused("a limit of the user's", 403, {nullptr, nullptr, "userRateLimitExceeded"})),
+    Healing(Answered("gateway timeout", 504, Every(""))),
+    Healing(Refused("full", 507, {"InsufficientStorage"})),
+    Healing(Answered("unknown error", 520, Every(kPage), kHtml)),
+    Healing(Answered("connection refused", 521, Every(""))),
+    Healing(Answered("connection timed out", 522, Every(""))),
+    Healing(Answered("origin unreachable", 523, Every(""))),
+    Healing(Answered("a timeout occurred", 524, Every(""))),
+    Healing(Refused("an expired token of S3", 400, {"ExpiredToken"})),
+    Healing(Refused("an expired token", 401, {nullptr, "InvalidAuthenticationInfo", "authError"})),
+    Healing(Refused("a stray signature", 403,
+                    {"SignatureDoesNotMatch",
+                     "AuthenticationFailed: The MAC signature found in the request is another"})),
+    Healing(Answered("a page", 200, Every(kPage), kHtml)),
+    Healing(At(HasText, Answered("a page of no type", 200, Every(kPage)))),
+    At(HasText, kEmptyAnswer),
+    Healing(At(IsListing, Answered("half a list", 200, kHalfLists))),
+    Healing(At(IsListing, Answered("no list", 200, {kXml, kXml, "{}"}))),
+    Healing(At(HasBytes, Answered("no content", 204, Every("")))),
     {.name = "reset", .is_reset = true, .heals = true},
     {.name = "reset after the effect", .spoiling = Spoiling::kCut, .heals = true},
     {.name = "a short body", .spoiling = Spoiling::kShort, .heals = true},
@@ -200,7 +160,8 @@ class FaultSweepFixture : public SweepFixture {
   static constexpr std::size_t kSample = 4;  // of what may go wrong with a verb
   static constexpr std::size_t kBackupSample = 12;
 
-  explicit FaultSweepFixture(Dialect dialect) : dialect_(dialect) {}
+  explicit FaultSweepFixture(Dialect dialect, const std::string& folder = "")
+      : dialect_(dialect), bed_(dialect, clock_, {.prefix = folder}) {}
 
   absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
       const storage::Location& location, const storage::StoreSettings& settings) override {
@@ -405,7 +366,7 @@ class FaultSweepFixture : public SweepFixture {
   }
 
   const Dialect dialect_;
-  support::BucketBed bed_{dialect_, clock_};
+  support::BucketBed bed_;
   support::FakeBucketServer& server_ = *bed_.server;
   std::map<std::string, std::string> base_;
   std::function<void()> again_;  // What the user does after a fault; null: the same once more.
@@ -569,6 +530,67 @@ TEST_P(FaultSweepTest, KeyPasswd) {
     MustRun({"snapshots"});
   };
   Sweep(words);
+}
+
+// A bucket that keeps versions, with the rules of deploy/buckets.
+class LifecycleTest : public FaultSweepFixture, public testing::WithParamInterface<Dialect> {
+ protected:
+  static constexpr char kFolder[] = "velero/plugins/csi-delta/shop/";
+
+  LifecycleTest() : FaultSweepFixture(GetParam(), kFolder) {
+    server_.KeepVersions();
+    for (const auto& [key, bytes] : store_.objects()) {
+      server_.SetObject(kFolder + key, bytes);
+    }
+    in_bucket_ = true;
+  }
+
+  void PassDays(int count) {
+    const std::string name = absl::AsciiStrToLower(support::DialectName(dialect_));
+    const std::string rules = absl::StrReplaceAll(
+        support::ReadSource(absl::StrCat("deploy/buckets/", name, "-lifecycle.json")),
+        {{"PREFIX", "velero"}, {"CONTAINER", "container"}});
+    for (int day = 0; day < count; ++day) {
+      clock_.Pass(absl::Hours(24), absl::Hours(24));
+      server_.ApplyLifecycle(*ParseJson(rules));
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Dialects, LifecycleTest, testing::ValuesIn(support::kDialects),
+                         [](const auto& test) { return support::DialectName(test.param); });
+
+TEST_P(LifecycleTest, TheRulesOfDeployRemoveWhatIsOldAndTheRepositoryStays) {
+  const bool is_azure = dialect_ == Dialect::kAzure;
+  MakeGenerations();
+  MustRun({"forget", "--keep-last", "1", "--prune", "--max-unused", "0"});
+  const std::string others = "velero/backups/b/b.json";
+  server_.SetObject(others, "old");
+  server_.SetObject(others, "new");
+  for (const std::string& key : {kFolder + std::string("data/00/half"), others}) {
+    server_.Leave("upload", key);
+    server_.Leave("snapshot", key);
+  }
+  const auto objects = server_.objects();
+  PassDays(1);  // In S3, who deletes what is not there leaves a marker that goes at once.
+  const auto leftovers = server_.leftovers();
+  EXPECT_GE(leftovers.size(), 10u);
+  EXPECT_EQ(leftovers.count(absl::StrCat("upload ", kFolder, "data/00/half")), 1u);
+  PassDays(5);
+  EXPECT_EQ(server_.leftovers(), leftovers) << "each may be needed for a while";
+  PassDays(2);
+  std::multiset<std::string> left = leftovers;
+  left.erase(absl::StrCat("upload ", kFolder, "data/00/half"));
+  left.erase(is_azure ? "upload " + others : "");  // Of the service's own accord.
+  EXPECT_EQ(server_.leftovers(), left);
+  PassDays(30);
+  left = {"upload " + others, "snapshot " + others, "version " + others};
+  left.erase(is_azure ? "upload " + others : "");
+  if (!is_azure) {  // Which others do not have.
+    left.insert(absl::StrCat("snapshot ", kFolder, "data/00/half"));
+  }
+  EXPECT_EQ(server_.leftovers(), left);
+  EXPECT_EQ(server_.objects(), objects);
+  ExpectGood({});
 }
 
 class ClosedPortTest : public SweepFixture {

@@ -149,6 +149,18 @@ TEST_F(AzureCredentialsTest, SignsInByManagedIdentityLast) {
   EXPECT_THAT(Put(), StatusIs(absl::StatusCode::kUnavailable));
 }
 
+TEST_F(AzureCredentialsTest, AnIdentityServiceThatStartsIsAskedAgain) {
+  Start({});
+  identity_->Interfere([left = 2](const ServedRequest&, ServedConnection& connection) mutable {
+    const bool is_starting = left-- > 0;
+    if (is_starting) {
+      connection.Send(200, "");
+    }
+    return is_starting;
+  });
+  EXPECT_THAT(Put(), IsOk());
+}
+
 TEST_F(AzureCredentialsTest, AMachineWithoutIdentitySaysWhatIsMissing) {
   Start({{"AZURE_POD_IDENTITY_AUTHORITY_HOST", "http://127.0.0.1:1"}});
   EXPECT_THAT(Put(), StatusIs(absl::StatusCode::kUnauthenticated,
@@ -204,6 +216,8 @@ TEST_F(AzureCredentialsTest, RefusesWhatIsIncompleteOrMalformed) {
       {{{"AZURE_CLIENT_SECRET", "s"}, {"AZURE_CLIENT_ID", ""}}, "AZURE_CLIENT_ID is not set"},
       {{{"AZURE_CLIENT_SECRET", "s"}, {"AZURE_CLOUD_NAME", "Moon"}}, "AZURE_CLOUD_NAME is none of"},
       {{{"AZURE_CLIENT_SECRET", "s"}, {"AZURE_AUTHORITY_HOST", "http://login.example"}},
+       "must be https"},
+      {{{"AZURE_CLIENT_SECRET", "s"}, {"AZURE_AUTHORITY_HOST", "http://127.attacker.example"}},
        "must be https"},
       {{{"AZURE_CLIENT_CERTIFICATE", "-"}}, "no certificate"},
       {{{"AZURE_CLIENT_CERTIFICATE",

@@ -115,6 +115,11 @@ TEST_F(AzureObjectStoreTest, SignsWhatTheDocumentationSays) {
             "GET\n\n\n\n\n\n\n\n\n\n\n\nx-ms-date:Fri, 26 Jun 2015 23:39:12 GMT\n"
             "x-ms-version:2015-02-21\n/myaccount/mycontainer\ncomp:metadata\nprefix:a/b c\n"
             "restype:container\ntimeout:20");
+  request.method = "PUT";
+  request.body = "ab";
+  request.borrowed_body = "cde";
+  request.body_end = "f";
+  EXPECT_THAT(AzureStringToSign(request, "myaccount"), testing::StartsWith("PUT\n\n\n6\n"));
 }
 
 TEST_F(AzureObjectStoreTest, PacksAloneGetTheAccessTier) {
@@ -265,7 +270,9 @@ TEST_F(AzureObjectStoreTest, SaysWhatARefusalMeans) {
       {403, "AuthorizationPermissionMismatch", Code::kPermissionDenied, "Blob Data Contributor"},
       {403, "KeyBasedAuthenticationNotPermitted", Code::kPermissionDenied, "Entra ID"},
       {403, "AuthorizationFailure", Code::kPermissionDenied,
-       "signed in by the account's key); the firewall"},
+       "signed in by the account's key); the firewall of the storage account may refuse this "
+       "network, "
+       "or the key is wrong"},
       {403, "AuthenticationFailed", Code::kUnauthenticated, "key, SAS or clock"},
       {503, "ServerBusy", Code::kResourceExhausted, ""},
       {429, "TooManyRequests", Code::kResourceExhausted, ""},
@@ -279,6 +286,9 @@ TEST_F(AzureObjectStoreTest, SaysWhatARefusalMeans) {
                                                  Not(HasSubstr("RequestId")))));
     EXPECT_EQ(IsRetained(status), one.is_retained) << one.error;
   }
+  Start({{"AZURE_ACCOUNT_SAS", "sig=SECRET"}});
+  AnswerWith("GET", 403, ErrorXml("AuthorizationFailure"));
+  EXPECT_THAT(store_->Get(ctx_, "key", 10).status().message(), testing::EndsWith("this network"));
 }
 
 TEST_F(AzureObjectStoreTest, OnlyWhatABatchAnswersOfAKeyIsItsDeletion) {

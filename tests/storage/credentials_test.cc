@@ -373,7 +373,8 @@ TEST_F(CredentialsTest, TheContainerIsAskedBeforeTheInstance) {
 }
 
 TEST_F(CredentialsTest, AContainersEndpointMustBeNearOrSecret) {
-  for (const char* url : {"http://example.org/keys", "http://169.254.170.3/keys", "ftp://host/"}) {
+  for (const char* url : {"http://example.org/keys", "http://169.254.170.3/keys", "ftp://host/",
+                          "http://127.attacker.example/keys"}) {
     chain_.reset();
     environment_.container_url = url;
     EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kInvalidArgument)) << url;

@@ -1,5 +1,5 @@
-// What must hold of every cloud alike when sign-in, bucket or patience end in the middle of an
-// upload.
+// What must hold of every cloud alike when a token ends, a bucket vanishes or a server throttles in
+// the middle of an upload.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

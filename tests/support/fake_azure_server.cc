@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "base/check.h"
 #include "net/url.h"
 
 namespace csidelta::support {
@@ -286,6 +287,37 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::AnswerPart(const std::s
   return is_done ? Delete(target->key) : std::nullopt;
 }
 
+// learn.microsoft.com/azure/storage/blobs/lifecycle-management-policy-structure: a prefix begins
+// with the container; versions and snapshots count from the day on which they were made, and go
+// when they are older. .../rest/api/storageservices/put-block: blocks that were not committed go a
+// week after the last of them.
+std::vector<FakeAzureServer::LifecycleRule> FakeAzureServer::ReadLifecycle(
+    const Json& rules) const {
+  std::vector<LifecycleRule> read = {{.kind = "upload", .prefix = "", .age = absl::Hours(7 * 24)}};
+  for (const Json& rule : JsonArrayAt(rules, {"rules"})) {
+    CSIDELTA_CHECK(GetBool(rule, {"enabled"}) && GetString(rule, {"type"}) == "Lifecycle");
+    for (std::string prefix : GetStringList(rule, {"definition", "filters", "prefixMatch"})) {
+      CSIDELTA_CHECK(absl::StartsWith(prefix, options_.container + "/"));
+      prefix.erase(0, options_.container.size() + 1);
+      for (const auto& [kind, action] : FindJson(rule, {"definition", "actions"})->items()) {
+        CSIDELTA_CHECK((kind == "version" || kind == "snapshot") && action.size() == 1);
+        read.push_back(
+            {.kind = kind,
+             .prefix = prefix,
+             .age = Days(action, {"delete", "daysAfterCreationGreaterThan"}) + absl::Seconds(1),
+             .since_made = true});
+      }
+    }
+  }
+  return read;
+}
+
+void FakeAzureServer::Dropped(const std::string& kind, const std::string& key) {
+  if (kind == "upload") {
+    blocks_.erase(key);
+  }
+}
+
 std::optional<FakeAzureServer::Refusal> FakeAzureServer::Put(const ServedRequest& request,
                                                              const std::string& body,
                                                              const Target& target) {
@@ -299,6 +331,8 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::Put(const ServedRequest
       return Refusal{400, "InvalidBlobOrBlock"};
     }
     blocks[id] = body;
+    DropLeftovers("upload", target.key);
+    Leave("upload", target.key);
     return std::nullopt;
   }
   std::string bytes = body;
@@ -322,6 +356,7 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::Put(const ServedRequest
   Store(target.key, bytes);
   put_headers_[target.key] = request.headers;
   blocks.clear();
+  DropLeftovers("upload", target.key);
   return std::nullopt;
 }
 

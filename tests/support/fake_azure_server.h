@@ -52,6 +52,8 @@ class FakeAzureServer : public FakeBucketServer {
   };
 
   void Serve(const ServedRequest& request, ServedConnection& connection) override;
+  std::vector<LifecycleRule> ReadLifecycle(const Json& rules) const override;
+  void Dropped(const std::string& kind, const std::string& key) override;
   void Answer(const ServedRequest& request, const Target& target, ServedConnection& connection);
   std::optional<Target> Split(const ServedRequest& request) const;
   std::optional<Refusal> Verify(const ServedRequest& request, const Target& target);

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/time/time.h"
+#include "base/check.h"
 #include "net/url.h"
 
 namespace csidelta::support {
@@ -77,8 +78,62 @@ void FakeBucketServer::Reset(const std::map<std::string, std::string>& objects) 
   put_headers_.clear();
   requests_.clear();
   refusals_.clear();
+  leftovers_.clear();
   interference_ = nullptr;
   spoiler_ = nullptr;
+}
+
+void FakeBucketServer::KeepVersions() {
+  std::scoped_lock lock(mutex_);
+  keeps_versions_ = true;
+}
+
+void FakeBucketServer::Leave(const std::string& kind, const std::string& key) {
+  std::scoped_lock lock(mutex_);
+  leftovers_.push_back({kind, key, clock_.Now(), clock_.Now()});
+}
+
+void FakeBucketServer::DropLeftovers(const std::string& kind, const std::string& key) {
+  std::erase_if(leftovers_,
+                [&](const Leftover& one) { return one.kind == kind && one.key == key; });
+}
+
+std::multiset<std::string> FakeBucketServer::leftovers() const {
+  std::scoped_lock lock(mutex_);
+  std::multiset<std::string> texts;
+  for (const Leftover& one : leftovers_) {
+    texts.insert(absl::StrCat(one.kind, " ", one.key));
+  }
+  return texts;
+}
+
+void FakeBucketServer::ApplyLifecycle(const Json& rules) {
+  std::scoped_lock lock(mutex_);
+  for (const LifecycleRule& rule : ReadLifecycle(rules)) {
+    const std::multiset<std::string> before = leftovers();
+    std::erase_if(leftovers_, [&](const Leftover& one) {
+      const absl::Duration age = clock_.Now() - (rule.since_made ? one.made_at : one.since);
+      const bool ends = one.kind == rule.kind && absl::StartsWith(one.key, rule.prefix) &&
+                        age >= rule.age &&
+                        (rule.kind != "marker" || !before.contains("version " + one.key));
+      if (ends) {
+        Dropped(one.kind, one.key);
+      }
+      return ends;
+    });
+  }
+}
+
+void FakeBucketServer::KeepVersionOf(const std::string& key) {
+  if (const auto found = objects_.find(key); keeps_versions_ && found != objects_.end()) {
+    leftovers_.push_back({"version", key, found->second.made_at, clock_.Now()});
+  }
+}
+
+absl::Duration FakeBucketServer::Days(const Json& value, JsonPath path) {
+  const int64_t days = GetInt(value, path, -1);
+  CSIDELTA_CHECK(days >= 0);
+  return absl::Hours(24) * days;
 }
 
 std::vector<ServedRequest> FakeBucketServer::requests() const {
@@ -117,10 +172,14 @@ std::string FakeBucketServer::Received(std::string bytes) const {
 
 FakeBucketServer::Object& FakeBucketServer::Store(const std::string& key,
                                                   const std::string& bytes) {
-  return objects_[key] = {.bytes = bytes, .generation = ++generation_};
+  KeepVersionOf(key);
+  return objects_[key] = {.bytes = bytes, .generation = ++generation_, .made_at = clock_.Now()};
 }
 
-bool FakeBucketServer::Remove(const std::string& key) { return objects_.erase(key) > 0; }
+bool FakeBucketServer::Remove(const std::string& key) {
+  KeepVersionOf(key);
+  return objects_.erase(key) > 0;
+}
 
 bool FakeBucketServer::SendObject(const ServedRequest& request, const std::string& bytes,
                                   Headers headers, ServedConnection& connection) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "tests/support/http_test_server.h"
@@ -47,6 +48,16 @@ class FakeBucketServer {
   void SetObject(const std::string& key, const std::string& bytes);
   // Begins again with these objects: nothing was asked for yet, and nothing goes wrong.
   void Reset(const std::map<std::string, std::string>& objects);
+  // What is written over or deleted stays as a version from now on.
+  void KeepVersions();
+  // Adds an "upload" in parts that was interrupted, or a "snapshot" of a blob, which Azure has.
+  void Leave(const std::string& kind, const std::string& key);
+  // What the bucket has besides its objects, as "KIND KEY": the above, and each "version" and, in
+  // S3, delete "marker".
+  std::multiset<std::string> leftovers() const;
+  // A day of lifecycle rules, which have the form of deploy/buckets.
+  void ApplyLifecycle(const Json& rules);
+
   std::vector<ServedRequest> requests() const;
   // What the last request that made each object said of it.
   std::map<std::string, std::map<std::string, std::string>> put_headers() const;
@@ -58,6 +69,15 @@ class FakeBucketServer {
     std::string bytes;
     std::string checksum = {};  // of the dialect
     int64_t generation = 0;
+    absl::Time made_at = {};
+  };
+  // Leftovers of a kind below a prefix end at this age, counted since they are leftovers, or since
+  // they were made.
+  struct LifecycleRule {
+    std::string kind;
+    std::string prefix;
+    absl::Duration age;
+    bool since_made = false;
   };
 
   explicit FakeBucketServer(const Clock& clock) : clock_(clock) {}
@@ -66,15 +86,21 @@ class FakeBucketServer {
   void Stop() { server_.reset(); }
 
   virtual void Serve(const ServedRequest& request, ServedConnection& connection) = 0;
+  // What else is in a file of rules ends the program: this fake would not heed it.
+  virtual std::vector<LifecycleRule> ReadLifecycle(const Json& rules) const = 0;
+  virtual void Dropped(const std::string& /*kind*/, const std::string& /*key*/) {}
 
   // Bytes as they arrive in the bucket: they may be spoilt.
   std::string Received(std::string bytes) const;
   Object& Store(const std::string& key, const std::string& bytes);
   bool Remove(const std::string& key);  // false: it is not there
+  bool keeps_versions() const { return keeps_versions_; }
+  void DropLeftovers(const std::string& kind, const std::string& key);
   // All bytes, or the range that is asked for. False when that begins past their end.
   static bool SendObject(const ServedRequest& request, const std::string& bytes, Headers headers,
                          ServedConnection& connection);
   std::string HttpNow() const;
+  static absl::Duration Days(const Json& value, JsonPath path);
 
   const Clock& clock_;
   mutable std::recursive_mutex mutex_;  // Guards all that follows but the server.
@@ -85,13 +111,23 @@ class FakeBucketServer {
   bool is_gone_ = false;
 
  private:
+  struct Leftover {
+    std::string kind;
+    std::string key;
+    absl::Time made_at;
+    absl::Time since;
+  };
+
   void Take(const ServedRequest& request, ServedConnection& connection);
+  void KeepVersionOf(const std::string& key);
 
   std::vector<ServedRequest> requests_;
   Interference interference_;
   Spoiler spoiler_;
   bool spoils_object_ = false;  // by the request that is being served
   int64_t generation_ = 1000;
+  bool keeps_versions_ = false;
+  std::vector<Leftover> leftovers_;
   std::unique_ptr<HttpTestServer> server_;
 };
 

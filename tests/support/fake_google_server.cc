@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -10,12 +9,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "net/url.h"
 
 namespace csidelta::support {
 namespace {
-
-using Json = nlohmann::json;
 
 // Base64 of the four bytes, the highest first.
 std::string ChecksumOf(const std::string& bytes) {
@@ -184,6 +182,26 @@ void FakeGoogleServer::Upload(const ServedRequest& request,
   Object& object = Store(name, stored);
   object.checksum = stored == bytes ? sum : "";
   connection.Send(200, MetadataOf(name, object).dump());
+}
+
+// docs.cloud.google.com/storage/docs/lifecycle: all conditions of a rule hold, days at least;
+// deleting what is not live deletes it for good.
+std::vector<FakeGoogleServer::LifecycleRule> FakeGoogleServer::ReadLifecycle(
+    const Json& rules) const {
+  std::vector<LifecycleRule> read;
+  for (const Json& rule : JsonArrayAt(rules, {"lifecycle", "rule"})) {
+    const bool of_upload = GetString(rule, {"action", "type"}) == "AbortIncompleteMultipartUpload";
+    CSIDELTA_CHECK(of_upload || (GetString(rule, {"action", "type"}) == "Delete" &&
+                                 !GetBool(rule, {"condition", "isLive"}, true)));
+    CSIDELTA_CHECK(rule["condition"].size() == (of_upload ? 2 : 3));
+    for (const std::string& prefix : GetStringList(rule, {"condition", "matchesPrefix"})) {
+      read.push_back({.kind = of_upload ? "upload" : "version",
+                      .prefix = prefix,
+                      .age = of_upload ? Days(rule, {"condition", "age"})
+                                       : Days(rule, {"condition", "daysSinceNoncurrentTime"})});
+    }
+  }
+  return read;
 }
 
 // The page token is the last name, or prefix, of the page before. `startOffset` is inclusive.

@@ -35,6 +35,7 @@ class FakeGoogleServer : public FakeBucketServer {
 
  private:
   void Serve(const ServedRequest& request, ServedConnection& connection) override;
+  std::vector<LifecycleRule> ReadLifecycle(const Json& rules) const override;
   void Upload(const ServedRequest& request, std::map<std::string, std::string>& query,
               ServedConnection& connection);
   void List(std::map<std::string, std::string>& query, ServedConnection& connection);

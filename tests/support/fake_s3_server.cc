@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "base/check.h"
 #include "net/url.h"
 
 namespace csidelta::support {
@@ -241,12 +242,36 @@ void FakeS3Server::Answer(const ServedRequest& request, const Target& target,
   }
 }
 
+// docs.aws.amazon.com/AmazonS3/latest/userguide/intro-lifecycle-rules.html: versions since they are
+// not current, markers when no version is left below them, uploads since they began.
+std::vector<FakeS3Server::LifecycleRule> FakeS3Server::ReadLifecycle(const Json& rules) const {
+  std::vector<LifecycleRule> read;
+  for (const Json& rule : JsonArrayAt(rules, {"Rules"})) {
+    CSIDELTA_CHECK(rule.size() == 4 && GetString(rule, {"Status"}) == "Enabled");
+    LifecycleRule one{.kind = "marker", .prefix = GetString(rule, {"Filter", "Prefix"}), .age = {}};
+    if (rule.contains("NoncurrentVersionExpiration")) {
+      one.kind = "version";
+      one.age = Days(rule, {"NoncurrentVersionExpiration", "NoncurrentDays"});
+    } else if (rule.contains("AbortIncompleteMultipartUpload")) {
+      one.kind = "upload";
+      one.age = Days(rule, {"AbortIncompleteMultipartUpload", "DaysAfterInitiation"});
+    } else {
+      CSIDELTA_CHECK(GetBool(rule, {"Expiration", "ExpiredObjectDeleteMarker"}));
+    }
+    read.push_back(std::move(one));
+  }
+  return read;
+}
+
 void FakeS3Server::Delete(const std::string& key, ServedConnection& connection) {
   if (refused_.contains(key)) {
     Fail(403, "AccessDenied", connection);
     return;
   }
   const bool was_there = Remove(key);
+  if (keeps_versions()) {
+    Leave("marker", key);
+  }
   if (options_.quirks.odd_statuses && !was_there) {
     Fail(404, "NoSuchKey", connection);
   } else if (options_.quirks.odd_statuses) {

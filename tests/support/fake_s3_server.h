@@ -45,6 +45,7 @@ class FakeS3Server : public FakeBucketServer {
   };
 
   void Serve(const ServedRequest& request, ServedConnection& connection) override;
+  std::vector<LifecycleRule> ReadLifecycle(const Json& rules) const override;
   void Answer(const ServedRequest& request, const Target& target, ServedConnection& connection);
   // Whether a quirk has answered the request before it is looked at.
   bool AnswerOddly(const ServedRequest& request, ServedConnection& connection);
