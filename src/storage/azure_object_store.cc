@@ -1,6 +1,5 @@
 #include "storage/azure_object_store.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 

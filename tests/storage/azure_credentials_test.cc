@@ -13,29 +13,19 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "storage/azure_object_store.h"
+#include "tests/support/bucket_words.h"
 #include "tests/support/fake_azure_identity.h"
 #include "tests/support/fake_azure_server.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/scratch_folder.h"
-#include "tests/support/status_matchers.h"
 
 namespace csidelta::storage::azure_credentials_test {
 namespace {
 
+using namespace support::bucket_words;
 using support::FakeAzureIdentity;
 using support::FakeAzureIdentityOptions;
 using support::FakeAzureServer;
-using support::IsOk;
-using support::IsOkAndHolds;
-using support::ServedConnection;
-using support::ServedRequest;
-using support::StatusIs;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
 
 using Variables = std::map<std::string, std::string>;
 constexpr char kTokenPath[] = "POST /tenant-1/oauth2/v2.0/token";

@@ -15,34 +15,15 @@
 #include "storage/location.h"
 #include "storage/object_rules.h"
 #include "storage/retrying_object_store.h"
+#include "tests/support/bucket_words.h"
 #include "tests/support/fake_azure_server.h"
 #include "tests/support/fake_clock.h"
-#include "tests/support/status_matchers.h"
 
 namespace csidelta::storage::azure_object_store_test {
 namespace {
 
+using namespace support::bucket_words;
 using support::FakeAzureServer;
-using support::IsOk;
-using support::IsOkAndHolds;
-using support::ServedConnection;
-using support::ServedRequest;
-using support::StatusIs;
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Key;
-using testing::Not;
-using testing::Pair;
-using testing::SizeIs;
-using testing::UnorderedElementsAre;
-
-std::string ErrorXml(const std::string& code, const std::string& detail = "") {
-  return absl::StrCat("<Error><Code>", code, "</Code><Message>m\nRequestId:1</Message>",
-                      "<AuthenticationErrorDetail>", detail,
-                      "</AuthenticationErrorDetail></Error>");
-}
 
 class AzureObjectStoreTest : public testing::Test {
  protected:
@@ -352,7 +333,10 @@ TEST_F(AzureObjectStoreTest, TheServersClockIsBelieved) {
 TEST_F(AzureObjectStoreTest, AStraySignatureIsNoRefusal) {
   Start();
   ASSERT_THAT(store_->Put(ctx_, "key", "bytes", {}), IsOk());
-  Answer("GET", "", 2, 403, ErrorXml("AuthenticationFailed", "The MAC signature found in"));
+  Answer("GET", "", 2, 403,
+         ErrorXml("AuthenticationFailed",
+                  "<AuthenticationErrorDetail>The MAC signature found in"
+                  "</AuthenticationErrorDetail>"));
   EXPECT_THAT(store_->Get(ctx_, "key", 10), IsOkAndHolds("bytes"));
 }
 

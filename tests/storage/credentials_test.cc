@@ -15,22 +15,16 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "storage/shared_credentials.h"
+#include "tests/support/bucket_words.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/http_test_server.h"
 #include "tests/support/scratch_folder.h"
-#include "tests/support/status_matchers.h"
 
 namespace csidelta::storage::credentials_test {
 namespace {
 
+using namespace support::bucket_words;
 using support::HttpTestServer;
-using support::IsOk;
-using support::ServedConnection;
-using support::ServedRequest;
-using support::StatusIs;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
 
 class CredentialsTest : public testing::Test {
  protected:

@@ -12,22 +12,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
+#include "tests/support/bucket_words.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_token_service.h"
 #include "tests/support/scratch_folder.h"
-#include "tests/support/status_matchers.h"
 
 namespace csidelta::storage::google_credentials_test {
 namespace {
 
-using support::IsOk;
-using support::StatusIs;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using Code = absl::StatusCode;
+using namespace support::bucket_words;
 
 constexpr char kRobot[] = "robot@project.iam.gserviceaccount.com";
 

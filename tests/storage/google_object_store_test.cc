@@ -15,30 +15,18 @@
 #include "storage/location.h"
 #include "storage/object_rules.h"
 #include "storage/retrying_object_store.h"
+#include "tests/support/bucket_words.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_google_server.h"
 #include "tests/support/fake_token_service.h"
 #include "tests/support/scratch_folder.h"
-#include "tests/support/status_matchers.h"
 
 namespace csidelta::storage::google_object_store_test {
 namespace {
 
+using namespace support::bucket_words;
 using support::FakeGoogleServer;
 using support::FakeTokenService;
-using support::IsOk;
-using support::IsOkAndHolds;
-using support::ServedConnection;
-using support::ServedRequest;
-using support::StatusIs;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using Code = absl::StatusCode;
-
-absl::Status Ignore(const ObjectInfo&) { return absl::OkStatus(); }
 
 // A server whose tokens come from a service, for the key of a service account; waiting takes no
 // time.

@@ -18,34 +18,16 @@
 #include "storage/object_rules.h"
 #include "storage/retrying_object_store.h"
 #include "tests/support/await.h"
+#include "tests/support/bucket_words.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_s3_server.h"
-#include "tests/support/status_matchers.h"
 
 namespace csidelta::storage::s3_object_store_test {
 namespace {
 
+using namespace support::bucket_words;
 using support::FakeS3Options;
 using support::FakeS3Server;
-using support::IsOk;
-using support::IsOkAndHolds;
-using support::ServedConnection;
-using support::ServedRequest;
-using support::StatusIs;
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Key;
-using testing::Not;
-using testing::Pair;
-using testing::SizeIs;
-
-absl::Status Ignore(const ObjectInfo&) { return absl::OkStatus(); }
-
-std::string ErrorXml(const std::string& code, const std::string& more = "") {
-  return absl::StrCat("<Error><Code>", code, "</Code><Message>m</Message>", more, "</Error>");
-}
 
 // Credentials that can be exchanged, and count how often they are asked to.
 class TestCredentials : public CredentialsProvider {

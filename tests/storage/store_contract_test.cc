@@ -21,7 +21,6 @@
 #include "tests/support/fake_google_server.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_s3_server.h"
-#include "tests/support/fixed_credentials.h"
 #include "tests/support/scratch_folder.h"
 
 namespace csidelta::storage::store_contract_test {
@@ -93,6 +92,15 @@ struct S3Case {
   bool has_regional_host() const { return quirks.region == support::S3Quirks::Region::kByHost; }
 };
 
+CredentialsEnvironment KeysOfFake() {
+  const support::FakeS3Options fake;
+  CredentialsEnvironment environment;
+  environment.keys = {.access_key_id = fake.access_key_id,
+                      .secret_access_key = Secret(fake.secret_access_key),
+                      .session_token = Secret()};
+  return environment;
+}
+
 class S3Subject : public ObjectStoreSubject {
  public:
   explicit S3Subject(const S3Case& kind)
@@ -155,7 +163,7 @@ class S3Subject : public ObjectStoreSubject {
   support::FakeS3Server server_;
   support::HttpTestServer proxy_;
   net::HttpClient http_;
-  support::FixedCredentials credentials_;
+  CredentialsChain credentials_{KeysOfFake(), http_, http_};
   StoreMeter meter_;
   S3ObjectStore store_;
   RetryingObjectStore retrying_;
