@@ -44,10 +44,11 @@ bool IsCommit(const ServedRequest& request) {
 }
 // Of one object, or of many.
 bool IsDeletionIn(const ServedRequest& request, absl::string_view folder) {
-  const bool is_batch =
-      absl::StrContains(request.target, "?delete=") || absl::StrContains(request.target, "comp=batch");
-  return (request.method == "DELETE" || is_batch) &&
-         absl::StrContains(is_batch ? request.body : net::PercentDecode(request.target), folder);
+  const bool is_batch = absl::StrContains(request.target, "?delete=") ||
+                        absl::StrContains(request.target, "comp=batch");
+  return (is_batch && absl::StrContains(request.body, folder.substr(1))) ||
+         (request.method == "DELETE" &&
+          absl::StrContains(net::PercentDecode(request.target), folder));
 }
 
 // A text for each dialect; null: its service does not answer so.

@@ -616,7 +616,7 @@ TEST_F(RestoredPvcTest, WithoutWhatFilledItAnythingOfTheVolumeServes) {
             "no-parent: nothing is left of the backups that the PVC was restored from");
 }
 
-// Else no backup of the PVC would succeed until somebody removes the file.
+// Else no backup of the PVC would succeed until an operator removes the file.
 TEST_F(RestoredPvcTest, ADamagedFileOfWhatFilledItStopsNoBackup) {
   const BackupResult first = Do(JobOf("a"));
   const BackupResult newest = Do(JobOf("a"));
