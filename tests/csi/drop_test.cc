@@ -259,7 +259,7 @@ TEST_F(DropSnapshotTest, KeepsTheContentOfAnotherSnapshot) {
             "Retain");
 }
 
-// Whoever writes a VolumeSnapshot writes its owners. By this one a tenant would have snapshots
+// A writer of a VolumeSnapshot also writes its owners. By this one a tenant would have snapshots
 // deleted that their class retains.
 TEST_F(DropSnapshotTest, AnOwnerMakesNoMember) {
   const VolumeGroupSnapshot group = MakeGroup();

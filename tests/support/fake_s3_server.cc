@@ -314,8 +314,8 @@ void FakeS3Server::DeleteMany(const ServedRequest& request, ServedConnection& co
       absl::StrCat(manner == BatchManner::kHostile ? "<!DOCTYPE a [<!ENTITY b \"b\">]>" : "",
                    "<DeleteResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">", entries,
                    "</DeleteResult>");
-  connection.Send(
-      200, manner == BatchManner::kCutOff ? answer.substr(0, answer.size() - 20) : answer);
+  connection.Send(200,
+                  manner == BatchManner::kCutOff ? answer.substr(0, answer.size() - 20) : answer);
 }
 
 void FakeS3Server::Put(const ServedRequest& request, const std::string& key,
