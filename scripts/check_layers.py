@@ -80,13 +80,13 @@ LINES_MAX = {
     "net": 2525,
     "objects": 8075,
     "plugin": 2125,
-    "repository": 14850,
+    "repository": 14960,
     "restoreitemactions": 2600,
     "snapshots": 6150,
-    "storage": 7400,
+    "storage": 7690,
     "velero": 1600,
 }
-TEST_LINES_MAX = 170_500
+TEST_LINES_MAX = 171_900
 
 # Messages that protoc made from proto/<group>/, and third-party code, have homes: the folders or files that may include
 # them. Of third-party code by a pattern of the include.
