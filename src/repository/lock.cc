@@ -442,6 +442,7 @@ absl::Status Lock::Delete(const CallContext& ctx, absl::Span<const std::string> 
     soon.deadline = std::min(ctx.deadline, looked_at.uptime + kLockLookAgeMax);
     soon.not_after = looked_at.now + kLockLookAgeMax;
     std::vector<std::string> some;
+    some.reserve(left.size());
     for (const std::size_t number : left) {
       some.push_back(keys[number]);
     }

@@ -783,6 +783,7 @@ absl::Status Repository::RemoveFiles(const CallContext& ctx, Lock& lock, FileKin
     }
     std::set<Id> removed;
     std::vector<std::string> keys;
+    keys.reserve(listed.size());
     for (const Id& id : listed) {
       keys.push_back(FileKey(kind, id));
     }

@@ -109,7 +109,6 @@ bool MayCarrySecrets(const net::Url& url, absl::Span<const absl::string_view> ot
 absl::StatusOr<net::HttpResponse> MetadataServer::Ask(const CallContext& ctx,
                                                       const net::HttpRequest& request,
                                                       absl::string_view without) {
-  constexpr absl::string_view kSource = "instance metadata";
   absl::StatusOr<net::HttpResponse> response;
   // Nothing is what a service says that has just begun.
   const auto says_nothing = [&] {
@@ -124,10 +123,11 @@ absl::StatusOr<net::HttpResponse> MetadataServer::Ask(const CallContext& ctx,
   }
   has_answered_ = has_answered_ || response.ok();
   if (!has_answered_ && ctx.Check().ok()) {
-    return absl::UnauthenticatedError(
-        absl::StrCat(kSource, " does not answer (", response.status().message(), ")", without));
+    return absl::UnauthenticatedError(absl::StrCat("instance metadata does not answer (",
+                                                   response.status().message(), ")", without));
   }
-  return response.ok() ? std::move(response) : NotAnswered(ctx, response.status(), kSource);
+  return response.ok() ? std::move(response)
+                       : NotAnswered(ctx, response.status(), "instance metadata");
 }
 
 absl::string_view AwsDomain(absl::string_view region) {

@@ -51,7 +51,7 @@ absl::Status WithMore(const absl::Status& status, absl::string_view more) {
 }
 
 // Most servers do not tell an object lock from a missing right.
-absl::Status OfDeletion(absl::Status status) {
+absl::Status OfDeletion(const absl::Status& status) {
   return absl::IsPermissionDenied(status)
              ? AsRetained(absl::PermissionDeniedError(absl::StrCat(
                    status.message(),
