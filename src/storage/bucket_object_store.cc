@@ -436,7 +436,8 @@ absl::StatusOr<net::HttpResponse> BucketObjectStore::SendBatch(const CallContext
     return response;
   }
   const absl::Status status = Failure(response, call);
-  return MayHeal(status) ? status : EndBatches(status);
+  // 500 is also what a server says that cannot do it: Azurite, to a batch with a SAS.
+  return MayHeal(status) && response.status != 500 ? status : EndBatches(status);
 }
 
 absl::Status BucketObjectStore::EndBatches(const absl::Status& why) {

@@ -286,6 +286,7 @@ INSTANTIATE_TEST_SUITE_P(
         MakeAzureCase("AzurePath", {}),
         MakeAzureCase("AzureTls", {.account_in_path = false, .tls = true}),
         MakeAzureCase("AzureBatchRefused", {.batch = support::BatchManner::kNotImplemented}),
+        MakeAzureCase("AzureBatchFails", {.batch = support::BatchManner::kFails}),
         MakeAzureCase("AzureBatchMalformed", {.batch = support::BatchManner::kMalformed}),
         MakeAzureCase("AzureBatchLeavesOut", {.batch = support::BatchManner::kLeavesOut}),
         MakeAzureCase("AzureBatchForeign", {.batch = support::BatchManner::kForeign}),

@@ -226,6 +226,10 @@ void FakeAzureServer::Batch(const ServedRequest& request, ServedConnection& conn
     Fail({manner == BatchManner::kNotImplemented ? 501 : 405, "NotImplemented"}, true, connection);
     return;
   }
+  if (manner == BatchManner::kFails) {
+    Fail({500, "InternalError"}, true, connection);
+    return;
+  }
   if (manner == BatchManner::kMalformed || !is_whole || parts.size() > 258) {
     Fail({400, "InvalidInput"}, true, connection);
     return;

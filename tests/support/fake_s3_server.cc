@@ -290,6 +290,10 @@ void FakeS3Server::DeleteMany(const ServedRequest& request, ServedConnection& co
     Fail(is_allowed ? 501 : 405, is_allowed ? "NotImplemented" : "MethodNotAllowed", connection);
     return;
   }
+  if (manner == BatchManner::kFails) {
+    Fail(500, "InternalError", connection);
+    return;
+  }
   if (manner == BatchManner::kMalformed || keys.size() > 1000 ||
       HeaderOf(request, "content-md5") != absl::Base64Escape(Md5Of(request.body))) {
     Fail(400, "MalformedXML", connection);

@@ -11,6 +11,7 @@ enum class BatchManner {
   kNotImplemented,  // 501
   kNotAllowed,      // 405
   kMalformed,       // 400
+  kFails,           // 500
   kLeavesOut,       // All but the last are deleted, and named.
   // Says that all are deleted, and deletes none: besides
   kForeign,  // it names another object,
@@ -64,6 +65,7 @@ inline const S3Quirks kS3Quirks[] = {
     {.name = "BatchNotImplemented", .batch = BatchManner::kNotImplemented},
     {.name = "BatchNotAllowed", .batch = BatchManner::kNotAllowed},
     {.name = "BatchMalformed", .batch = BatchManner::kMalformed},
+    {.name = "BatchFails", .batch = BatchManner::kFails},
     {.name = "BatchLeavesOut", .batch = BatchManner::kLeavesOut},
     {.name = "BatchForeign", .batch = BatchManner::kForeign},
     {.name = "BatchCutOff", .batch = BatchManner::kCutOff},
