@@ -423,7 +423,7 @@ absl::StatusOr<std::vector<absl::Status>> S3ObjectStore::DeleteBatch(
       part.status = object.error.code == "AccessDenied" ? 403 : 200;
       status = Annotate(Explain(part, object.error), absl::StrCat("delete ", keys[number->second]));
     }
-    Tell(OfDeletion(std::move(status)), told[number->second]);
+    Tell(OfDeletion(status), told[number->second]);
   }
   return told;
 }
