@@ -269,7 +269,8 @@ TEST_F(AzureObjectStoreTest, SaysWhatARefusalMeans) {
   }
   Start({{"AZURE_ACCOUNT_SAS", "sig=SECRET"}});
   AnswerWith("GET", 403, ErrorXml("AuthorizationFailure"));
-  EXPECT_THAT(store_->Get(ctx_, "key", 10).status().message(), testing::EndsWith("this network"));
+  EXPECT_THAT(std::string(store_->Get(ctx_, "key", 10).status().message()),
+              testing::EndsWith("this network"));
 }
 
 TEST_F(AzureObjectStoreTest, OnlyWhatABatchAnswersOfAKeyIsItsDeletion) {

@@ -88,7 +88,7 @@ class DialectTest : public testing::TestWithParam<DialectCase> {
 
   int64_t SignIns() const {
     return kind_.dialect == Dialect::kS3      ? s3_.request_count()
-           : kind_.dialect == Dialect::kAzure ? std::ssize(azure_.requests())
+           : kind_.dialect == Dialect::kAzure ? azure_.request_count()
                                               : google_.given();
   }
 
@@ -115,7 +115,7 @@ class DialectTest : public testing::TestWithParam<DialectCase> {
   }
 
   void Answer(int times, int status, const char* error, const support::Headers& headers = {}) {
-    bed_.server->Interfere([=, left = times](const ServedRequest&, auto& connection) mutable {
+    bed_.server->Interfere([=, this, left = times](const ServedRequest&, auto& connection) mutable {
       const bool is_due = left-- > 0;
       if (is_due) {
         connection.Send(status, support::ErrorOf(kind_.dialect, error), headers);

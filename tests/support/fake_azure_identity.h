@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -42,6 +43,7 @@ class FakeAzureIdentity {
   std::string url() const { return server_.url(); }
   void Interfere(Interference interference);
   void SetFederatedToken(const std::string& token);
+  int64_t request_count() const { return server_.request_count(); }
   // "METHOD path" of each request, and behind it why it was refused.
   std::vector<std::string> requests() const;
 
