@@ -1028,6 +1028,13 @@ TEST_F(GroupActionsTest, OfMembersThatTheContentHidesOnlyThoseAreArchivedThatCon
   auto planned = csi::PlannedMembers(objects::Object(Group()));
   planned[0].snapshot_handle = own;
   planned[1].snapshot_handle = "handle-of-the-bank";
+  api_.Seed(
+      VolumeSnapshotContentType(),
+      {{"metadata",
+        {{"name", "of-the-bank"}, {"labels", {{objects::kGroupNameLabel, k8s::Name(Group())}}}}},
+       {"spec",
+        {{"source", {{"snapshotHandle", "handle-of-the-bank"}}},
+         {"volumeSnapshotRef", {{"namespace", "bank"}, {"name", "gold"}}}}}});
   api_.SetField(support::As<objects::VolumeGroupSnapshot>(Group()).key(),
                 {"metadata", "annotations", objects::kGroupMembersAnnotation},
                 objects::FormatGroupPlan(planned));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,9 @@
 #include "tests/cli/program_runner.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/api_test_server.h"
+#include "tests/support/fake_object_store.h"
 #include "tests/support/kind_names.h"
+#include "tests/support/lent_store.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli::adopt_test {
@@ -130,6 +133,37 @@ TEST_F(AdoptTest, ItRefusesWhileTheClusterMayWrite) {
   }
 }
 
+TEST_F(AdoptTest, TwoBackupsByHandDoNotHideTheNextOfTheSchedule) {
+  Written("a/snapshots/hand-1", 24);
+  Written("a/snapshots/hand-2", 23);
+  EXPECT_THAT(Adopt({"--yes"}).error, HasSubstr("the next is due until"));
+}
+
+TEST_F(AdoptTest, WithoutTheDatesOfAllNothingIsAdopted) {
+  support::FakeObjectStore store;
+  store.SetObject(absl::StrCat(kGone, "/shop/a/snapshots/s1"), "x");
+  program_.open_store = [&store](const storage::Location&, const storage::StoreSettings&,
+                                 Random&) -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
+    return std::make_unique<support::LentStore>(store);
+  };
+  EXPECT_THAT(Adopt({"--yes"}).error, HasSubstr("the store does not say when"));
+  store.AddFault({.operation = support::StoreOperation::kList,
+                  .key_prefix = absl::StrCat(kGone, "/shop/a/"),
+                  .status = absl::PermissionDeniedError("no listing")});
+  EXPECT_THAT(Adopt({"--yes"}).error, HasSubstr("no listing"));
+  EXPECT_FALSE(IsAdopted());
+}
+
+TEST_F(AdoptTest, WhatIsNotWrittenIsNotReportedAsDone) {
+  bed_.api.Forbid("create", "secrets");
+  EXPECT_EQ(Adopt({"--yes"}).code, ExitCode::kFailed);
+  bed_.api.ClearFaults();
+  EXPECT_EQ(Adopt({"--yes"}).code, ExitCode::kOk);
+  bed_.api.Forbid("delete", "secrets");
+  EXPECT_EQ(Adopt({"--undo"}).code, ExitCode::kFailed);
+  EXPECT_TRUE(IsAdopted());
+}
+
 TEST_F(AdoptTest, ABackupThatIsDueOnceAWeekIsAwaitedAndOneOfEachYearIsNot) {
   Written("w/snapshots/s1", 30 + 7 * 24);
   Written("w/snapshots/s2", 30);
@@ -142,6 +176,7 @@ TEST_F(AdoptTest, ABackupThatIsDueOnceAWeekIsAwaitedAndOneOfEachYearIsNot) {
 
 TEST_F(AdoptTest, AClusterThatIsNotThereOrIsThisOneIsRefused) {
   EXPECT_THAT(Adopt({"--yes"}, "c3").error, HasSubstr("has no backups of cluster c3"));
+  EXPECT_THAT(Adopt({"--yes", "--location", "other"}).error, HasSubstr("other"));
   for (const std::string& cluster : {bed_.env.cluster, std::string("../x"), std::string()}) {
     EXPECT_THAT(Adopt({"--yes"}, cluster).error, HasSubstr("give --from-cluster")) << cluster;
   }

@@ -65,17 +65,18 @@ class DriverHabitsTest : public BackupFixture {
   }
 
   // A base of the PVC, which the driver holds.
-  void AddBase(const std::string& name, const std::string& location, absl::Duration age) {
+  void AddBase(const std::string& name, const std::string& location, absl::Duration age,
+               int claim = 0) {
     const std::string handle = absl::StrCat("handle-", name);
-    cluster_.driver().AddSnapshot(handle, Claim(0).volume_handle);
+    cluster_.driver().AddSnapshot(handle, Claim(claim).volume_handle);
     Json content = {{"metadata",
                      {{"name", name},
                       {"labels", {{objects::kBaseLabel, "true"}}},
                       {"annotations", OwnerAnnotations({.velero_namespace = "velero",
                                                         .location = location,
                                                         .claim_namespace = "app",
-                                                        .claim = Claim(0).pvc,
-                                                        .claim_uid = Claim(0).pvc_uid,
+                                                        .claim = Claim(claim).pvc,
+                                                        .claim_uid = Claim(claim).pvc_uid,
                                                         .cluster = "c"})}}}};
     content["metadata"]["annotations"][objects::kMoverTakenAtAnnotation] =
         FormatRfc3339(clock_.Now() - age);
@@ -123,6 +124,21 @@ TEST_F(DriverHabitsTest, WithThreeSnapshotsAVolumeTheBaseMakesRoom) {
                                 HasSubstr("3 of 3 snapshots"))));
 }
 
+TEST_F(DriverHabitsTest, TheBaseOfAnotherPvcMakesNoRoom) {
+  habits().snapshots_max = 1;
+  AddBase("du-1", "default", absl::Hours(24));
+  AddBase("du-other", "default", absl::Hours(48), 1);
+  ASSERT_THAT(Take(), IsOk());
+  EXPECT_THAT(Bases(), ElementsAre("du-other"));
+}
+
+TEST_F(DriverHabitsTest, OfAPvcThatWasMadeAgainNoEventTellsOfTheBase) {
+  AddBase("du-1", "default", absl::Hours(24));
+  api_.SetField(ClaimKey("app", Claim(0).pvc), {"metadata", "uid"}, "another");
+  EXPECT_TRUE(DropBaseForRoom(ctx_, env_, Claim(0).pvc_uid, "no room").value());
+  EXPECT_THAT(support::EventTexts(api_), IsEmpty());
+}
+
 TEST_F(DriverHabitsTest, OfTheBasesOfTwoLocationsTheOlderMakesRoom) {
   habits().snapshots_max = 2;
   AddBase("du-1", "second", absl::Hours(1));
@@ -140,6 +156,32 @@ TEST_F(DriverHabitsTest, ABaseThatAnUploadIsComparedWithMakesNoRoom) {
   EXPECT_THAT(Bases(), ElementsAre("du-1"));
   AddUpload("default", "Completed");
   EXPECT_THAT(Take("second"), IsOk());
+}
+
+// The sidecar tries again meanwhile.
+TEST_F(DriverHabitsTest, OneBaseIsDroppedInTheTimeThatTheDriverTakesToDeleteIt) {
+  int dropped = 0;
+  DriverErrors errors(clock_, "PVC", absl::Hours(1), {.drop_base = [&dropped](absl::string_view) {
+                        ++dropped;
+                        return true;
+                      }});
+  for (int tries = 0; tries < 5; ++tries) {
+    EXPECT_THAT(errors.Check("code = ResourceExhausted desc = full"), IsOk());
+    clock_.Advance(absl::Seconds(59));
+  }
+  EXPECT_EQ(dropped, 1);
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_THAT(errors.Check("code = ResourceExhausted desc = full"), IsOk());
+  EXPECT_EQ(dropped, 2);
+}
+
+TEST_F(DriverHabitsTest, ARefusalThatPassedCountsNoMore) {
+  DriverErrors errors(clock_, "PVC", absl::Hours(1));
+  for (int hour = 0; hour < 3; ++hour) {
+    EXPECT_THAT(errors.Check("code = InvalidArgument desc = no"), IsOk());
+    EXPECT_THAT(errors.Check(""), IsOk());
+    clock_.Advance(absl::Hours(1));
+  }
 }
 
 TEST_F(DriverHabitsTest, WithoutABaseAFullDriverFailsTheBackupAfterAMinute) {
@@ -243,6 +285,8 @@ TEST(ReportsNoRoom, KnowsTheAnswersOfDrivers) {
       {"Compute Engine, of snapshots", false,
        "code = ResourceExhausted desc = Operation rate exceeded for resource 'disks/d'. Too "
        "frequent operations from the source resource."},
+      {"the same words, of something else", false,
+       "code = Internal desc = the node has reached the maximum limit of 16 volumes"},
       {"NetApp Trident, issue 696", false,
        "code = FailedPrecondition desc = snapshots are not supported by backend type "
        "ontap-nas-economy"},

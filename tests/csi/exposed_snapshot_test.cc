@@ -783,11 +783,14 @@ TEST_F(BaseSnapshotsTest, OtherVolumesLocationsAndClustersKeepTheirs) {
   again.claim_uid = "made-again";
   BaseOwner other_velero = Owner();
   other_velero.velero_namespace = "velero-2";
+  BaseOwner other_cluster = Owner();
+  other_cluster.cluster = "another";
   Upload("du-1", elsewhere);
   Upload("du-2", again);
   Upload("du-3", other_velero);
   Upload("du-4", Owner());
-  EXPECT_THAT(Names(), ElementsAre("du-1", "du-2", "du-3", "du-4"));
+  Upload("du-5", other_cluster);
+  EXPECT_THAT(Names(), ElementsAre("du-1", "du-2", "du-3", "du-4", "du-5"));
   EXPECT_THAT(*ListBases(ctx_, env_, "velero-2"), SizeIs(1));
 }
 
@@ -850,6 +853,7 @@ TEST_F(BaseSnapshotsTest, ABaseThatAPvcIsBeingFilledFromStays) {
   ASSERT_THAT(ExposeFully(request), IsOk());
   ASSERT_THAT(KeepAsBase(ctx_, env_, kTaskName, Owner()), IsOk());
   ASSERT_THAT(DropBases(ctx_, env_, Owner()), IsOk());
+  EXPECT_FALSE(DropBaseForRoom(ctx_, env_, Owner().claim_uid, "no room").value());
   EXPECT_THAT(Names(), ElementsAre(kTaskName));
   EXPECT_EQ(GetString(*Content(), {"spec", "deletionPolicy"}), "Retain");
 

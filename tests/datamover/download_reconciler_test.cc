@@ -766,6 +766,17 @@ TEST_F(DownloadReconcilerTest, OfAPvcOfAnotherNameNothingIsRecorded) {
   }
 }
 
+// It is another one, which gets no volume, and begins a repository of its own.
+TEST_F(DownloadReconcilerTest, OfAPvcThatWasMadeAgainMeanwhileNothingIsRecorded) {
+  bed_.RestoreTheSamePvc();
+  StartRunning().LookTimes(2);
+  bed_.api.SetField(ClaimKey("new", "data"), {"metadata", "uid"}, "made-again");
+  bed_.Finish(bed_.TaskName());
+  started_->LookTimes(8);
+  EXPECT_EQ(bed_.Phase(), "Failed") << bed_.Message();
+  EXPECT_FALSE(bed_.Restored().has_value());
+}
+
 TEST_F(DownloadReconcilerTest, InPlaceNothingIsRecordedForThePvcHasItsRepository) {
   bed_.RestoreTheSamePvc();
   bed_.AddInPlace();

@@ -796,6 +796,17 @@ std::vector<Ailment> OfKeptSnapshots() {
   };
 }
 
+// The volume serves one of two nodes.
+void SeedZones(Cluster& c) {
+  for (const char* node : {"n1", "n2"}) {
+    c.api().Seed(objects::Node::Type(), MakeObject("v1", "Node", "", node));
+  }
+  c.api().Mutate(kVolume, [](Json& volume) {
+    volume["spec"]["storageClassName"] = "fast";
+    volume["spec"]["nodeAffinity"]["required"] = objects::NodeSelector::OfNode("n1").json();
+  });
+}
+
 std::vector<Ailment> OfDrivers() {
   return {
       {"driver-object", Severity::kWarning, "has no CSIDriver object",
@@ -818,16 +829,7 @@ std::vector<Ailment> OfDrivers() {
        [](Cluster& c) { SetVolumeDriver(c, "nfs.csi.k8s.io"); }},
       {"driver-snapshot-limit", Severity::kNote, "at most 3 snapshots",
        [](Cluster& c) { SetVolumeDriver(c, "csi.vsphere.vmware.com"); }},
-      {"driver-zones", Severity::kNote, "pv-1 cannot be used on node n2",
-       [](Cluster& c) {
-         for (const char* node : {"n1", "n2"}) {
-           c.api().Seed(objects::Node::Type(), MakeObject("v1", "Node", "", node));
-         }
-         c.api().Mutate(kVolume, [](Json& volume) {
-           volume["spec"]["storageClassName"] = "fast";
-           volume["spec"]["nodeAffinity"]["required"] = objects::NodeSelector::OfNode("n1").json();
-         });
-       }},
+      {"driver-zones", Severity::kNote, "pv-1 cannot be used on node n2", SeedZones},
       {"driver-snapshots", Severity::kFault,
        "1 VolumeSnapshotContent: monday of VolumeSnapshot shop/",
        [](Cluster& c) {
@@ -1087,17 +1089,18 @@ void SeedLargeVolume(Cluster& c, const std::string& capacity) {
 }
 
 // A full backup that read so much in 10 seconds, and a PVC of that size.
-void SeedFirstFull(Cluster& c, const std::string& read_bytes, const std::string& size) {
+void SeedFirstFull(Cluster& c, const std::string& read_bytes, const std::string& size,
+                   const std::string& mode = "full") {
   SeedLargeVolume(c, size);
-  SeedUpload(c, "full",
-             {{"metadata",
-               {{"annotations",
-                 {{objects::kUploadModeAnnotation, "full"},
-                  {objects::kReadBytesAnnotation, read_bytes}}}}},
-              {"status",
-               {{"phase", "Completed"},
-                {"startTimestamp", Ago(c, absl::Seconds(20))},
-                {"completionTimestamp", Ago(c, absl::Seconds(10))}}}});
+  SeedUpload(
+      c, "full",
+      {{"metadata",
+        {{"annotations",
+          {{objects::kUploadModeAnnotation, mode}, {objects::kReadBytesAnnotation, read_bytes}}}}},
+       {"status",
+        {{"phase", "Completed"},
+         {"startTimestamp", Ago(c, absl::Seconds(20))},
+         {"completionTimestamp", Ago(c, absl::Seconds(10))}}}});
 }
 
 std::vector<Ailment> OfTheQueue() {
@@ -1265,32 +1268,36 @@ std::vector<Ailment> OfWorkers() {
   };
 }
 
+constexpr char kSnapshotRule[] = "version: v1\nvolumePolicies: [{action: {type: snapshot}}]";
+constexpr char kCustomRule[] =
+    "version: v1\nvolumePolicies: [{action: {type: custom, parameters: {csi-delta: move}}}]";
+
+void SeedPolicies(Cluster& c, const std::string& policy) {
+  Json policies = MakeObject("v1", "ConfigMap", "velero", "policies");
+  SetJson(policies, {"data", "p"}, policy);
+  c.api().Seed(ConfigMapType(), policies);
+}
+
 std::vector<Ailment> OfVelerosContract() {
   const Json by_us = {{"snapshotMoveData", true}, {"datamover", "csi-delta"}};
   Json by_us_with_policies = by_us;
   by_us_with_policies["resourcePolicy"] = {{"kind", "configmap"}, {"name", "policies"}};
-  const auto seed_policies = [](Cluster& c, const std::string& policy) {
-    Json policies = MakeObject("v1", "ConfigMap", "velero", "policies");
-    SetJson(policies, {"data", "p"}, policy);
-    c.api().Seed(ConfigMapType(), policies);
-  };
   const auto seed_schedule = [=](Cluster& c, const std::string& policy) {
     SeedSchedule(c, "nightly", by_us_with_policies);
-    seed_policies(c, policy);
+    SeedPolicies(c, policy);
   };
-  const std::string snapshot = "version: v1\nvolumePolicies: [{action: {type: snapshot}}]";
   return {
       {"velero-policies", Severity::kWarning, "csi-delta moves the data of schedule nightly",
        [=](Cluster& c) {
          SeedSchedule(c, "nightly", by_us);
-         seed_policies(c, snapshot);
+         SeedPolicies(c, kSnapshotRule);
          SetsInContainer(kServer, "args",
                          {"server", "--features=EnableCSI",
                           "--global-backup-volume-policies-configmap=policies"})(c);
        }},
       {"velero-policies", Severity::kWarning, "csi-delta moves the data of backup by-hand",
        [=](Cluster& c) {
-         seed_policies(c, snapshot);
+         SeedPolicies(c, kSnapshotRule);
          for (const char* name : {"by-hand", "whose-policies-are-gone"}) {
            Json backup = MakeObject("velero.io/v1", "Backup", "velero", name);
            backup["spec"] = by_us_with_policies;
@@ -1302,14 +1309,12 @@ std::vector<Ailment> OfVelerosContract() {
        }},
       {"velero-policies", Severity::kWarning,
        "configmap velero/policies has a rule of type snapshot, and csi-delta moves the data of",
-       [=](Cluster& c) { seed_schedule(c, snapshot); }},
+       [=](Cluster& c) { seed_schedule(c, kSnapshotRule); }},
       {"velero-policies", Severity::kFault,
        "has a rule of type custom, which this Velero does not know: these fail, or do without the "
        "rule: schedule nightly",
        [=](Cluster& c) {
-         seed_schedule(c,
-                       "version: v1\nvolumePolicies: [{action: {type: custom, parameters: "
-                       "{csi-delta: move}}}]");
+         seed_schedule(c, kCustomRule);
          SetsInContainer(kServer, "image", "velero/velero:v1.18.0")(c);
        }},
       {"velero-plugin", Severity::kWarning, "has image velero/velero-plugin-for-csi:v0.7.1 beside",
@@ -1449,6 +1454,101 @@ std::vector<Ailment> OfTheSameChecks() {
   };
 }
 
+const Json kPresent = {{"snapshotHandle", "snap-1"}, {"readyToUse", true}, {"restoreSize", 4096}};
+const Json kWithPolicies = {{"resourcePolicy", {{"kind", "configmap"}, {"name", "policies"}}}};
+
+// What looks like one and is none: why is the text.
+std::vector<Ailment> OfVeleroAndMoverThatAreNone() {
+  return {
+      {"kept-snapshots", Severity::kGood, "it is there, and a user's that is gone is no backup's",
+       [](Cluster& c) {
+         SeedsKept(kPresent)(c);
+         SeedContent(c, "of-a-user");
+         c.api().SetField({VolumeSnapshotContentType(), "", "of-a-user"}, {"status", "error"},
+                          {{"message", "can not find snapshot for snapshotID x"}});
+       }},
+      {"velero-policies", Severity::kGood, "1.18.1 knows the rule",
+       [](Cluster& c) {
+         SeedSchedule(c, "nightly", kWithPolicies);
+         SeedPolicies(c, kCustomRule);
+       }},
+      {"velero-policies", Severity::kGood, "csi-delta moves nothing by the rule",
+       [](Cluster& c) {
+         SeedSchedule(c, "nightly", kWithPolicies);
+         SeedPolicies(c, kSnapshotRule);
+       }},
+      {"velero-plugin", Severity::kGood, "the server runs on no such node",
+       [](Cluster& c) {
+         SeedNode(c, "graviton", absl::ZeroDuration(), "True", "arm64");
+         Sets(kServer, {"spec", "template", "spec", "nodeSelector"},
+              {{"kubernetes.io/arch", "amd64"}})(c);
+       }},
+      {"deletions-failing", Severity::kGood, "it waits for a lock",
+       [](Cluster& c) {
+         c.api().Seed(DataDeletionType(), Deletion("d1", Ago(c, absl::Hours(48)),
+                                                   {{"phase", "Waiting"},
+                                                    {"trouble", "Locked"},
+                                                    {"troubleSince", Ago(c, absl::Hours(25))}}));
+       }},
+      {"uploads-failed", Severity::kGood, "it was long ago",
+       [](Cluster& c) {
+         c.api().Seed(DataUploadType(), Transfer("DataUpload", "Failed", Ago(c, absl::Hours(25))));
+       }},
+      {"mover-first-full", Severity::kGood, "an incremental backup tells nothing of a full one",
+       [](Cluster& c) { SeedFirstFull(c, "1073741824", "10Ti", "incremental"); }},
+      {"mover-worker-pod", Severity::kGood, "the image is another one",
+       [](Cluster& c) {
+         SetSettings(c, R"({"worker": {"nodeSelector": {"kubernetes.io/arch": "arm64"}}})");
+         SeedNode(c, "graviton", absl::ZeroDuration(), "True", "arm64");
+       }},
+      {"mover-bases", Severity::kGood, "an upload is compared with it",
+       [](Cluster& c) {
+         SeedBase(c, support::kDriver, "another-uid");
+         c.api().Seed(objects::VolumeTask::Type(),
+                      objects::VolumeTask::Make(kMover, "du-1",
+                                                {.kind = objects::TaskKind::kUpload,
+                                                 .subject = {"DataUpload", "velero", "b1-x", "u"},
+                                                 .volume = {.claim_uid = "another-uid"}},
+                                                {})
+                          .json());
+       }},
+  };
+}
+
+std::vector<Ailment> OfDriversThatAreNone() {
+  return {
+      {"snapshot-controller", Severity::kGood, "its gate is on",
+       [](Cluster& c) {
+         SetController(c, {{"image", "r.example.com/snapshot-controller:v8.6.0"},
+                           {"args", {"--feature-gates=CSIVolumeGroupSnapshot=true"}}});
+       }},
+      {"driver-zones", Severity::kGood, "volumes are made where their Pod runs",
+       [](Cluster& c) {
+         SeedZones(c);
+         Sets({objects::StorageClass::Type(), "", "fast"}, {"volumeBindingMode"},
+              "WaitForFirstConsumer")(c);
+       }},
+      {"driver-snapshots", Severity::kGood, "another driver was asked",
+       [](Cluster& c) {
+         SeedContent(c, "monday");
+         Sets({VolumeSnapshotContentType(), "", "monday"}, {"spec", "driver"}, "d.example.com")(c);
+         c.stored_handles = {"handle-of-others"};
+       }},
+      {"driver-snapshots", Severity::kGood, "its content is being deleted",
+       [](Cluster& c) {
+         SeedContent(c, "monday");
+         Sets({VolumeSnapshotContentType(), "", "monday"}, {"metadata", "deletionTimestamp"},
+              c.Now())(c);
+         c.stored_handles = {"handle-of-others"};
+       }},
+      {"copies-into-volumes", Severity::kGood, "it may be under way",
+       [](Cluster& c) {
+         SeedCopy(c, {.from = "velero/b1-x", .id = "transfer-uid"}, absl::Minutes(5));
+         c.api().Forbid("list", "datadownloads");
+       }},
+  };
+}
+
 class AilmentTest : public ::testing::TestWithParam<Ailment> {};
 
 TEST_P(AilmentTest, IsFoundWithItsRemediation) {
@@ -1542,6 +1642,18 @@ TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
     places += count;
   }
   EXPECT_GE(places, 45) << "the sources are read";
+}
+
+TEST(CheckupTest, WhatIsNoAilmentIsNotReported) {
+  for (const auto& some : {OfVeleroAndMoverThatAreNone(), OfDriversThatAreNone()}) {
+    for (const Ailment& none : some) {
+      SCOPED_TRACE(absl::StrCat(none.check, ": ", none.text));
+      Cluster cluster;
+      none.cause(cluster);
+      const Finding finding = cluster.FindingOf(none.check);
+      EXPECT_EQ(ToString(finding.severity), ToString(none.severity)) << finding.text;
+    }
+  }
 }
 
 TEST(CheckupTest, AServiceOfSnapshotMetadataWithItsOwnCertificateIsGood) {

@@ -25,6 +25,7 @@
 #include "incremental/mover/full_reason.h"
 #include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_locked_store.h"
+#include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/impatient_clock.h"
 #include "tests/support/lent_store.h"
@@ -61,11 +62,11 @@ class WorkTest : public testing::Test {
 
   SessionOptions Options() {
     SessionOptions options = OptionsOfFolder();
-    if (is_locked_) {
+    if (store_ != nullptr) {
       options.open_store = [this](
                                const storage::Location&, const storage::StoreSettings&,
                                Random&) -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
-        return std::make_unique<support::LentStore>(locked_);
+        return std::make_unique<support::LentStore>(*store_);
       };
     }
     return options;
@@ -121,8 +122,8 @@ class WorkTest : public testing::Test {
   std::string password_ = "secret";
   bool no_lock_ = false;
   int64_t memory_budget_bytes_ = incremental::kMemoryBudgetBytes;
-  bool is_locked_ = false;  // The repository is in locked_, not in the folder.
   support::FakeLockedStore locked_{Clock::Real()};
+  storage::ObjectStore* store_ = nullptr;  // The repository is there, not in the folder.
   int opened_ = 0;
   std::vector<std::string> notes_;
   std::vector<std::string> warnings_;
@@ -442,7 +443,7 @@ TEST_F(WorkTest, ACheckRenewsLocksFirstAndSaysWhatCameOfIt) {
   EXPECT_THAT(without->locks->status(), StatusIs(absl::StatusCode::kUnimplemented));
   EXPECT_EQ(without->report.snapshots, 1);
 
-  is_locked_ = true;
+  store_ = &locked_;
   ASSERT_THAT(NewSession()->Init(ctx_), IsOk());
   Backed();
   EXPECT_FALSE(RunCheck(ctx_, *NewSession(), {}, Ignored())->locks.has_value());
@@ -462,7 +463,7 @@ TEST_F(WorkTest, ACheckRenewsLocksFirstAndSaysWhatCameOfIt) {
 }
 
 TEST_F(WorkTest, ForgetAndPruneSayWhatStaysLockedAndUntilWhen) {
-  is_locked_ = true;
+  store_ = &locked_;
   locked_.LockPuts("GOVERNANCE", absl::Hours(24 * 30));
   ASSERT_THAT(NewSession()->Init(ctx_), IsOk());
   const BackupResult first = Backed();
@@ -571,8 +572,10 @@ TEST_F(RestoredPvcTest, NoListIsBelievedOverAParentOfAnotherPvc) {
     const char* parents_pvc;
     bool is_restored;
     const char* want;
+    const char* pvc = "b";
   };
   for (const Case& one : {Case{"its own", "b", true, ""}, Case{"its own alone", "b", false, ""},
+                          Case{"the program knows no PVC", "a", false, "", ""},
                           Case{"a late one beside a restored one", "a", false, "restored"},
                           Case{"written before PVCs were named", "", true, "restored"},
                           Case{"the same, not restored", "", false, ""}}) {
@@ -580,7 +583,7 @@ TEST_F(RestoredPvcTest, NoListIsBelievedOverAParentOfAnotherPvc) {
     BackupJob parent = JobOf(one.parents_pvc);
     parent.path = absl::StrCat("/shop/", one.what);
     const BackupResult base = Do(parent);
-    BackupJob job = JobOf("b", one.is_restored ? base.snapshot.Hex() : "");
+    BackupJob job = JobOf(one.pvc, one.is_restored ? base.snapshot.Hex() : "");
     job.path = parent.path;
     EXPECT_EQ(Why(Do(Listed(job, base))), one.want);
   }
@@ -614,6 +617,36 @@ TEST_F(RestoredPvcTest, WithoutWhatFilledItAnythingOfTheVolumeServes) {
   Forget(went_on);
   EXPECT_EQ(Why(Do(JobOf("c", first.snapshot.Hex()))),
             "no-parent: nothing is left of the backups that the PVC was restored from");
+}
+
+// A store that is away for a moment is no reason to store everything again.
+TEST_F(RestoredPvcTest, WhatCannotBeLookedForIsNotGone) {
+  support::FakeObjectStore store;
+  store_ = &store;
+  ASSERT_THAT(NewSession()->Init(ctx_), IsOk());
+  const BackupResult first = Do(JobOf("a"));
+  Do(JobOf("a"));
+  store.AddFault({.operation = support::StoreOperation::kGet,
+                  .key_prefix = "snapshots/" + first.snapshot.Hex(),
+                  .first_call = 2,
+                  .last_call = 2,
+                  .status = absl::PermissionDeniedError("not now")});
+  EXPECT_THAT(Backup(JobOf("b", first.snapshot.Hex())).status(),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("not now")));
+  EXPECT_EQ(Do(JobOf("b", first.snapshot.Hex())).base, first.snapshot.Hex());
+}
+
+TEST_F(RestoredPvcTest, WhatTheUserAsksForComesFirst) {
+  const BackupResult first = Do(JobOf("a"));
+  const BackupResult newest = Do(JobOf("a"));
+  BackupJob job = JobOf("b", first.snapshot.Hex());
+  job.parent = newest.snapshot.Hex();
+  job.on_fallback = objects::OnFallback::kFail;
+  const BackupResult named = Do(job);
+  EXPECT_EQ(named.base, newest.snapshot.Hex());
+  EXPECT_EQ(Why(named), "restored") << "which is no fallback";
+  job.is_requested_full = true;
+  EXPECT_EQ(Why(Do(job)), "requested");
 }
 
 // Else no backup of the PVC would succeed until an operator removes the file.
