@@ -357,7 +357,7 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::Put(const ServedRequest
   if (ValueOf(request.headers, "if-none-match") == "*" && objects_.contains(target.key)) {
     return Refusal{409, "BlobAlreadyExists"};
   }
-  Store(target.key, bytes);
+  Store(target.key, std::move(bytes));
   put_headers_[target.key] = request.headers;
   blocks.clear();
   DropLeftovers("upload", target.key);

@@ -170,10 +170,10 @@ std::string FakeBucketServer::Received(std::string bytes) const {
   return bytes;
 }
 
-FakeBucketServer::Object& FakeBucketServer::Store(const std::string& key,
-                                                  const std::string& bytes) {
+FakeBucketServer::Object& FakeBucketServer::Store(const std::string& key, std::string bytes) {
   KeepVersionOf(key);
-  return objects_[key] = {.bytes = bytes, .generation = ++generation_, .made_at = clock_.Now()};
+  return objects_[key] = {
+             .bytes = std::move(bytes), .generation = ++generation_, .made_at = clock_.Now()};
 }
 
 bool FakeBucketServer::Remove(const std::string& key) {

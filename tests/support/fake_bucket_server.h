@@ -92,7 +92,7 @@ class FakeBucketServer {
 
   // Bytes as they arrive in the bucket: they may be spoilt.
   std::string Received(std::string bytes) const;
-  Object& Store(const std::string& key, const std::string& bytes);
+  Object& Store(const std::string& key, std::string bytes);
   bool Remove(const std::string& key);  // false: it is not there
   bool keeps_versions() const { return keeps_versions_; }
   void DropLeftovers(const std::string& kind, const std::string& key);

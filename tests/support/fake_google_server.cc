@@ -178,9 +178,10 @@ void FakeGoogleServer::Upload(const ServedRequest& request,
   }
   put_headers_[name] = {{"storageClass", metadata.value("storageClass", "STANDARD")},
                         {"kmsKeyName", query["kmsKeyName"]}};
-  const std::string stored = Received(bytes);
-  Object& object = Store(name, stored);
-  object.checksum = stored == bytes ? sum : "";
+  std::string stored = Received(bytes);
+  const bool is_same = stored == bytes;
+  Object& object = Store(name, std::move(stored));
+  object.checksum = is_same ? sum : "";
   connection.Send(200, MetadataOf(name, object).dump());
 }
 
