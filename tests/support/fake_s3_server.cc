@@ -294,16 +294,20 @@ void FakeS3Server::DeleteMany(const ServedRequest& request, ServedConnection& co
     Fail(500, "InternalError", connection);
     return;
   }
-  if (manner == BatchManner::kMalformed || keys.size() > 1000 ||
+  bool is_xml = true;
+  for (std::string& key : keys) {
+    const std::string written = key.substr(0, key.find("</Key>"));
+    key = absl::StrReplaceAll(written, {{"&lt;", "<"}, {"&gt;", ">"}, {"&amp;", "&"}});
+    is_xml = is_xml && EscapeXml(key) == written;
+  }
+  if (manner == BatchManner::kMalformed || keys.size() > 1000 || !is_xml ||
       HeaderOf(request, "content-md5") != absl::Base64Escape(Md5Of(request.body))) {
     Fail(400, "MalformedXML", connection);
     return;
   }
   std::string entries;
-  for (std::string& key : keys) {
+  for (const std::string& key : keys) {
     const bool is_left_out = manner == BatchManner::kLeavesOut && &key == &keys.back();
-    key = absl::StrReplaceAll(key.substr(0, key.find("</Key>")),
-                              {{"&lt;", "<"}, {"&gt;", ">"}, {"&amp;", "&"}});
     const bool is_refused = refused_.contains(key);
     if (manner <= BatchManner::kLeavesOut && !is_left_out && !is_refused) {
       Remove(key);
