@@ -117,7 +117,11 @@ class Sweep {
   const SweepResult& result() const { return result_; }
 
  private:
-  static std::string HandleKey(const objects::Object& snapshot);
+  using Content = std::optional<objects::Object>;
+  absl::StatusOr<Content> FindContent(const Snapshot& snapshot);
+  // The driver's snapshot, as a content has it that names the VolumeSnapshot. In the annotations of
+  // that any writer could name the snapshot of another one, which then would never be deleted.
+  static std::string HandleKey(const Snapshot& snapshot, const Content& content);
 
   // The annotation alone proves nothing, because every writer of the VolumeSnapshot can set it. The
   // deletion of the backup has also set the content to Delete, which only an administrator could do
@@ -137,7 +141,9 @@ class Sweep {
 
   // True if the content says Delete, or there is no content. One that is not bound yet counts, too:
   // the VolumeSnapshot may name a content that an administrator made for it.
-  absl::StatusOr<bool> HasDeletePolicy(const Snapshot& snapshot);
+  static bool HasDeletePolicy(const Content& content) {
+    return !content.has_value() || objects::DeletionPolicyOf(*content) == "Delete";
+  }
 
   // Velero sets a content to Retain when it finishes a backup. Without the Backup, a content that
   // says Retain may be the archive's.
@@ -160,7 +166,8 @@ absl::Status Sweep::FindBusyHandles(const std::vector<Snapshot>& snapshots) {
     }
     ASSIGN_OR_RETURN(const bool needed, IsStillNeeded(ctx_, env_, *snapshot));
     if (needed) {
-      busy_handles_.insert(HandleKey(*snapshot));
+      ASSIGN_OR_RETURN(const Content content, FindContent(one));
+      busy_handles_.insert(HandleKey(one, content));
     }
   }
   return absl::OkStatus();
@@ -176,14 +183,25 @@ void Sweep::SweepOne(const Snapshot& snapshot) {
   }
 }
 
-std::string Sweep::HandleKey(const objects::Object& snapshot) {
-  const std::string handle = snapshot.Annotation(objects::kVolumeSnapshotHandleAnnotation);
-  return handle.empty() ? absl::StrCat("uid:", snapshot.uid()) : absl::StrCat("handle:", handle);
+absl::StatusOr<Sweep::Content> Sweep::FindContent(const Snapshot& snapshot) {
+  const auto key = std::visit([](const auto& one) { return ContentKeyOf(one); }, snapshot);
+  return objects::Find<objects::Object>(ctx_, env_.api, key);
+}
+
+std::string Sweep::HandleKey(const Snapshot& snapshot, const Content& content) {
+  const auto* const one = std::get_if<VolumeSnapshot>(&snapshot);
+  if (one != nullptr && content.has_value()) {
+    const auto read = objects::VolumeSnapshotContent::From(*content);
+    if (read.ok() && read->Names(*one)) {
+      return absl::StrCat("handle:", read->driver(), "/", read->handle_or_source());
+    }
+  }
+  return absl::StrCat("uid:", AsObject(snapshot).uid());
 }
 
 absl::Status Sweep::DeleteLate(const Snapshot& snapshot) {
-  ASSIGN_OR_RETURN(const bool deletes, HasDeletePolicy(snapshot));
-  if (!deletes || busy_handles_.contains(HandleKey(AsObject(snapshot)))) {
+  ASSIGN_OR_RETURN(const Content content, FindContent(snapshot));
+  if (!HasDeletePolicy(content) || busy_handles_.contains(HandleKey(snapshot, content))) {
     ++result_.kept;
     return absl::OkStatus();
   }
@@ -196,10 +214,9 @@ absl::StatusOr<std::optional<bool>> Sweep::IsArchived(const Snapshot& snapshot) 
   if (!std::visit([](const auto& one) { return EnteredArchive(one); }, snapshot)) {
     return false;
   }
-  const auto key = std::visit([](const auto& one) { return ContentKeyOf(one); }, snapshot);
-  ASSIGN_OR_RETURN(const auto content, objects::Find<objects::Object>(ctx_, env_.api, key));
+  ASSIGN_OR_RETURN(const Content content, FindContent(snapshot));
   if (!content.has_value() ||
-      objects::SnapshotUidOf(key.type, *content) != AsObject(snapshot).uid()) {
+      objects::SnapshotUidOf(KeyOf(snapshot).type, *content) != AsObject(snapshot).uid()) {
     return true;  // Finishing deletes no data.
   }
   const std::string backup = content->Label(objects::kBackupNameLabel);
@@ -276,15 +293,9 @@ absl::Status Sweep::Patch(const Snapshot& snapshot, const objects::Patch& patch)
   return k8s::IgnoreNotFound(objects::Apply(ctx_, env_.api, KeyOf(snapshot), patch));
 }
 
-absl::StatusOr<bool> Sweep::HasDeletePolicy(const Snapshot& snapshot) {
-  const auto key = std::visit([](const auto& one) { return ContentKeyOf(one); }, snapshot);
-  ASSIGN_OR_RETURN(const auto content, objects::Find<objects::Object>(ctx_, env_.api, key));
-  return !content.has_value() || objects::DeletionPolicyOf(*content) == "Delete";
-}
-
 absl::Status Sweep::DiscardUnseen(const Snapshot& snapshot) {
-  ASSIGN_OR_RETURN(const bool deletes, HasDeletePolicy(snapshot));
-  if (!deletes) {
+  ASSIGN_OR_RETURN(const Content content, FindContent(snapshot));
+  if (!HasDeletePolicy(content)) {
     ++result_.kept;
     return absl::OkStatus();
   }

@@ -399,8 +399,11 @@ TEST_F(OrphanSweepTest, DeletesNothingWhileAnotherClaimIsFilledFromTheSameHandle
   bed_.api.Seed(PersistentVolumeClaimType(), claim);
   EXPECT_EQ(Sweep().kept, 2);
 
+  // A tenant names the snapshot of another one.
+  bed_.api.SetField(VolumeSnapshotContentKey("content-b"), {"status", "snapshotHandle"}, "other");
+  EXPECT_EQ(Sweep().deleted_late, 1);
   bed_.api.Remove({PersistentVolumeClaimType(), "b", "data"});
-  EXPECT_EQ(Sweep().deleted_late, 2);
+  EXPECT_EQ(Sweep().deleted_late, 1);
   EXPECT_TRUE(bed_.api.All(VolumeSnapshotType()).empty());
 }
 
