@@ -30,7 +30,7 @@ constexpr WrongAnswer kWrongAnswers[] = {
 // A repository in a directory, one of whose calls to the system fails: each call of a verb, with
 // each error. The program then does its work, or ends with an error; nothing that was ever saved
 // is lost, and the same verb succeeds when it is run again.
-class CallSweepTest : public SweepFixture {
+class EmptyCallSweepTest : public SweepFixture {
  protected:
   static constexpr std::size_t kSample = 6;
 
@@ -40,12 +40,6 @@ class CallSweepTest : public SweepFixture {
       return SweepFixture::OpenStore(location, settings);
     }
     return storage::OpenStore({.directory = place_}, settings, Random::Real());
-  }
-
-  void MakeGenerations() {
-    MustSave();
-    WriteImage({1, 12, 3, 14, 5, 6});
-    MustSave();
   }
 
   void MustSave() {
@@ -165,7 +159,16 @@ class CallSweepTest : public SweepFixture {
   int places_ = 0;
 };
 
-TEST_F(CallSweepTest, Init) {
+class CallSweepTest : public EmptyCallSweepTest {
+ protected:
+  CallSweepTest() {
+    MustSave();
+    WriteImage({1, 12, 3, 14, 5, 6});
+    MustSave();
+  }
+};
+
+TEST_F(EmptyCallSweepTest, Init) {
   store_.SetObjects({});
   Sweep({"init"}, [&] {
     Run({"init"});  // It may be there already.
@@ -173,51 +176,39 @@ TEST_F(CallSweepTest, Init) {
   });
 }
 
-TEST_F(CallSweepTest, FirstBackup) { Sweep(BackupArguments()); }
+TEST_F(EmptyCallSweepTest, FirstBackup) { Sweep(BackupArguments()); }
 
 TEST_F(CallSweepTest, Backup) {
-  MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
   Sweep(BackupArguments());
 }
 
 TEST_F(CallSweepTest, IncrementalBackup) {
-  MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 6});
   Sweep(BackupByList(last_saved_, 2 * kChunkBytes, kChunkBytes));
 }
 
 TEST_F(CallSweepTest, Restore) {
-  MakeGenerations();
   WriteFile("target", "");
   Sweep({"restore", saved_.begin()->first, "--target", Path("target")});
 }
 
 TEST_F(CallSweepTest, Forget) {
-  MakeGenerations();
   std::erase_if(saved_, [&](const auto& one) { return one.second != image_; });
   Sweep({"forget", "--keep-last", "1"});
 }
 
 TEST_F(CallSweepTest, Prune) {
-  MakeGenerations();
   std::erase_if(saved_, [&](const auto& one) { return one.second != image_; });
   MustRun({"forget", "--keep-last", "1"});
   Sweep({"prune", "--max-unused", "0"});
 }
 
-TEST_F(CallSweepTest, RepairIndex) {
-  MakeGenerations();
-  Sweep({"repair", "index"});
-}
+TEST_F(CallSweepTest, RepairIndex) { Sweep({"repair", "index"}); }
 
-TEST_F(CallSweepTest, Check) {
-  MakeGenerations();
-  Sweep({"check", "--read-data"});
-}
+TEST_F(CallSweepTest, Check) { Sweep({"check", "--read-data"}); }
 
 TEST_F(CallSweepTest, Copy) {
-  MakeGenerations();
   saved_.clear();  // Copies have other ids.
   MakeSourceOfCopy();
   Sweep({"copy"}, [&] {

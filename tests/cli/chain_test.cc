@@ -27,14 +27,5 @@ TEST_F(ChainCostTest, TheFortiethCostsWhatTheFifthDoes) {
   }
 }
 
-TEST_F(ChainCostTest, WithoutNotesTheParentIsTheSame) {
-  std::string last = Backup();
-  for (int generation = 2; generation <= 8; ++generation) {
-    last = GetString(BackUpUnchanged(last), {"snapshot_id"});
-  }
-  store_.RemoveObject("aux/v1/chains");
-  EXPECT_EQ(GetString(BackUpUnchanged(last), {"base"}), last);
-}
-
 }  // namespace
 }  // namespace csidelta::cli::chain_test

@@ -61,11 +61,10 @@ class CrashSweepTest : public SweepFixture {
   virtual void ExpectSoundAsItLies() {
     CallContext ctx;
     ctx.clock = &clock_;
-    const auto repository = repository::Repository::Open(ctx, store_, kPassword, {});
-    ASSERT_TRUE(repository.ok()) << repository.status();
-    ASSERT_TRUE((*repository)->LoadIndex(ctx).ok());
-    for (uint32_t i = 0; i < (*repository)->index().pack_count(); ++i) {
-      const repository::PackId pack = (*repository)->index().PackAt(i);
+    const auto repository = OpenRepository(ctx);
+    ASSERT_TRUE(repository->LoadIndex(ctx).ok());
+    for (uint32_t i = 0; i < repository->index().pack_count(); ++i) {
+      const repository::PackId pack = repository->index().PackAt(i);
       EXPECT_TRUE(store_.objects().contains(repository::PackKey(pack))) << pack.Hex();
     }
   }
@@ -89,8 +88,8 @@ class CrashSweepTest : public SweepFixture {
     return points;
   }
 
-  // Three generations, of which only the last is wanted, and packs that it shares with the others.
-  void MakeGenerations() {
+  // Of which only the last is wanted, and packs that it shares with the others.
+  void MakeThreeGenerations() {
     Backup();
     WriteImage({1, 12, 3, 14, 5, 6});
     Backup();
@@ -114,14 +113,6 @@ class CrashSweepTest : public SweepFixture {
     EXPECT_EQ(GetInt(plan, {"blobs_duplicate"}), 0);
     EXPECT_EQ(GetInt(plan, {"packs_unindexed"}), 0);
   }
-
-  std::size_t CountBelow(const std::string& prefix) const {
-    std::size_t count = 0;
-    for (const auto& [key, bytes] : store_.objects()) {
-      count += key.starts_with(prefix) ? 1 : 0;
-    }
-    return count;
-  }
 };
 
 TEST_F(CrashSweepTest, Backup) {
@@ -139,13 +130,13 @@ TEST_F(CrashSweepTest, FirstBackup) {
 }
 
 TEST_F(CrashSweepTest, Forget) {
-  MakeGenerations();
+  MakeThreeGenerations();
   Sweep({"forget", "--keep-last", "1"},
         [&](const Process&) { EXPECT_EQ(CountBelow("snapshots/"), 1u); });
 }
 
 TEST_F(CrashSweepTest, Prune) {
-  MakeGenerations();
+  MakeThreeGenerations();
   MustRun({"forget", "--keep-last", "1"});
   Sweep({"prune", "--max-unused", "0"}, [&](const Process& next) {
     const Json plan = MustRun({"prune", "--dry-run"}, next).Result();
@@ -155,7 +146,7 @@ TEST_F(CrashSweepTest, Prune) {
 }
 
 TEST_F(CrashSweepTest, Copy) {
-  MakeGenerations();
+  MakeThreeGenerations();
   MakeSourceOfCopy();
   Sweep({"copy"}, [&](const Process& next) {
     EXPECT_EQ(CountBelow("snapshots/"), 3u);
@@ -165,7 +156,7 @@ TEST_F(CrashSweepTest, Copy) {
 }
 
 TEST_F(CrashSweepTest, RepairIndex) {
-  MakeGenerations();
+  MakeThreeGenerations();
   RemoveOneIndexFile();
   Sweep({"repair", "index"});
 }

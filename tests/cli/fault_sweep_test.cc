@@ -176,14 +176,6 @@ class FaultSweepFixture : public SweepFixture {
     return in_bucket_ ? server_.objects() : SweepFixture::Objects();
   }
 
-  // Two generations in a directory, then in the bucket; the second is the one to keep.
-  void MakeGenerations() {
-    Backup();
-    WriteImage({1, 12, 3, 14, 5, 6});
-    kept_ = Backup();
-    kept_image_ = image_;
-  }
-
   // The request after so many others goes wrong, if it can so.
   void Misbehave(const FaultKind& kind, int64_t point) {
     was_met_ = false;
@@ -376,16 +368,22 @@ class FaultSweepFixture : public SweepFixture {
   ExitCode code_ = ExitCode::kOk;  // of the run that met it
 };
 
-class FaultSweepTest : public FaultSweepFixture, public testing::WithParamInterface<Dialect> {
+class EmptyFaultSweepTest : public FaultSweepFixture, public testing::WithParamInterface<Dialect> {
  protected:
-  FaultSweepTest() : FaultSweepFixture(GetParam()) {}
+  EmptyFaultSweepTest() : FaultSweepFixture(GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(Dialects, EmptyFaultSweepTest, testing::ValuesIn(support::kDialects),
+                         [](const auto& test) { return support::DialectName(test.param); });
+
+class FaultSweepTest : public EmptyFaultSweepTest {
+ protected:
+  FaultSweepTest() { MakeGenerations(); }
 };
 INSTANTIATE_TEST_SUITE_P(Dialects, FaultSweepTest, testing::ValuesIn(support::kDialects),
                          [](const auto& test) { return support::DialectName(test.param); });
 
 // What is billed: opening, locking and closing included.
 TEST_P(FaultSweepTest, AnUnchangedIncrementSaysWhatTheServerSaw) {
-  Backup();
   GoodRun(BackupArguments());
   server_.Reset(server_.objects());
   const Outcome again = MustRun(BackupArguments());
@@ -394,39 +392,36 @@ TEST_P(FaultSweepTest, AnUnchangedIncrementSaysWhatTheServerSaw) {
   EXPECT_EQ(GetInt(again.Result(), {"write_requests"}), absl::c_count_if(seen, IsWrite));
 }
 
-TEST_P(FaultSweepTest, Init) {
+TEST_P(EmptyFaultSweepTest, Init) {
   InitAgainAfterEachFault();
   Sweep({"init"});
 }
 
-TEST_P(FaultSweepTest, InitStoresAgainWhatWasStoredWrongly) {
+TEST_P(EmptyFaultSweepTest, InitStoresAgainWhatWasStoredWrongly) {
   InitAgainAfterEachFault();
   FaultKind kind = kWrongBit;
   kind.heals = true;
   FailEach({"init"}, kind, IsWrite);
 }
 
-TEST_P(FaultSweepTest, InitKeepsItsKeyWhenItReadsAWrongConfig) {
+TEST_P(EmptyFaultSweepTest, InitKeepsItsKeyWhenItReadsAWrongConfig) {
   InitAgainAfterEachFault();
   FailEach({"init"}, kWrongBit, HasBytes);
 }
 
 TEST_P(FaultSweepTest, Backup) {
-  MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
   Sweep(BackupArguments(), kBackupSample);
 }
 
-TEST_P(FaultSweepTest, FirstBackup) { Sweep(BackupArguments()); }
+TEST_P(EmptyFaultSweepTest, FirstBackup) { Sweep(BackupArguments()); }
 
 TEST_P(FaultSweepTest, IncrementalBackup) {
-  MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 6});
   Sweep(BackupByList(kept_, 2 * kChunkBytes, kChunkBytes));
 }
 
 TEST_P(FaultSweepTest, BackupStoresAgainWhatWasStoredWrongly) {
-  MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
   FaultKind kind = kWrongBit;
   kind.heals = true;
@@ -434,72 +429,56 @@ TEST_P(FaultSweepTest, BackupStoresAgainWhatWasStoredWrongly) {
 }
 
 TEST_P(FaultSweepTest, BackupRetriesWritesThatAreThrottled) {
-  MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
   FailEach(BackupArguments(), kThrottled, IsWrite);
 }
 
 TEST_P(FaultSweepTest, Restore) {
-  MakeGenerations();
   WriteFile("target", "");
   Sweep({"restore", kept_, "--target", Path("target")});
 }
 
 TEST_P(FaultSweepTest, ARestoreIsRightOrAnError) {
-  MakeGenerations();
   WriteFile("target", "");
   FailEach({"restore", kept_, "--target", Path("target")}, kWrongBit,
            [](const ServedRequest& request) { return !IsWrite(request) && IsGuarded(request); });
 }
 
 TEST_P(FaultSweepTest, ForgetAndPrune) {
-  MakeGenerations();
   Sweep({"forget", "--keep-last", "1", "--prune", "--max-unused", "0"});
 }
 
 TEST_P(FaultSweepTest, ForgetAndPruneTakeNoListingForEmpty) {
-  MakeGenerations();
   FailEach({"forget", "--keep-last", "1", "--prune"}, kNotFound, IsListing);
 }
 
 TEST_P(FaultSweepTest, PruneDeletesNoPackThatIsStillListed) {
-  MakeGenerations();
   FailEach({"forget", "--keep-last", "1", "--prune", "--max-unused", "0"}, kNotFound,
            [](const ServedRequest& request) { return IsDeletionIn(request, "/index/"); });
 }
 
 TEST_P(FaultSweepTest, PruneDeletesAgainWhatAnEmptyAnswerReportedDeleted) {
-  MakeGenerations();
   FailEach({"forget", "--keep-last", "1", "--prune"}, kEmptyAnswer,
            [](const ServedRequest& request) {
              return IsDeletionIn(request, "/index/") || IsDeletionIn(request, "/snapshots/");
            });
 }
 
-TEST_P(FaultSweepTest, RepairIndex) {
-  MakeGenerations();
-  Sweep({"repair", "index"});
-}
+TEST_P(FaultSweepTest, RepairIndex) { Sweep({"repair", "index"}); }
 
-TEST_P(FaultSweepTest, Check) {
-  MakeGenerations();
-  Sweep({"check", "--read-data"});
-}
+TEST_P(FaultSweepTest, Check) { Sweep({"check", "--read-data"}); }
 
 TEST_P(FaultSweepTest, Copy) {
-  MakeGenerations();
   MakeSourceOfCopy();
   Sweep({"copy"});
 }
 
 TEST_P(FaultSweepTest, KeyAdd) {
-  MakeGenerations();
   WriteFile("new", "new secret");
   Sweep({"key", "add", "--new-password-file", Path("new")});
 }
 
 TEST_P(FaultSweepTest, KeyRemove) {
-  MakeGenerations();
   WriteFile("new", "new secret");
   const Json added = MustRun({"key", "add", "--new-password-file", Path("new")}).Result();
   const std::vector<std::string> words = {"key", "remove", GetString(added, {"id"})};
@@ -512,7 +491,6 @@ TEST_P(FaultSweepTest, KeyRemove) {
 }
 
 TEST_P(FaultSweepTest, KeyRemoveDeletesAgainWhatAnEmptyAnswerReportedDeleted) {
-  MakeGenerations();
   WriteFile("new", "new secret");
   const Json added = MustRun({"key", "add", "--new-password-file", Path("new")}).Result();
   again_ = [&] { EXPECT_EQ(OpenWith("new secret"), ExitCode::kWrongPassword); };
@@ -521,7 +499,6 @@ TEST_P(FaultSweepTest, KeyRemoveDeletesAgainWhatAnEmptyAnswerReportedDeleted) {
 }
 
 TEST_P(FaultSweepTest, KeyPasswd) {
-  MakeGenerations();
   WriteFile("new", "new secret");
   const std::vector<std::string> words = {"key", "passwd", "--new-password-file", Path("new")};
   again_ = [&] {

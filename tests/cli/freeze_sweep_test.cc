@@ -133,6 +133,18 @@ class FreezeSweepTest : public SweepFixture {
                                         {"the time of day", absl::ZeroDuration(), kFreeze},
                                         {"the uptime", kFreeze, absl::ZeroDuration()}};
   using Verbs = std::vector<std::vector<std::string>>;
+
+  // Three generations, of which the first is the image once more.
+  FreezeSweepTest() {
+    old_ = {Backup()};
+    WriteImage({1, 12, 3, 14, 5, 6});
+    old_.push_back(Backup());
+    WriteImage({1, 12, 23, 14, 5, 26});
+    kept_ = Backup();
+    kept_image_ = image_;
+    WriteImage({1, 2, 3, 4, 5, 6});
+  }
+
   const std::vector<std::string> kRepairIndex = {"repair", "index"};
 
   absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
@@ -203,18 +215,6 @@ class FreezeSweepTest : public SweepFixture {
     ExpectGood({});
   }
 
-  // Three generations, of which the first is the image once more.
-  void MakeGenerations() {
-    WriteImage({1, 2, 3, 4, 5, 6});
-    old_ = {Backup()};
-    WriteImage({1, 12, 3, 14, 5, 6});
-    old_.push_back(Backup());
-    WriteImage({1, 12, 23, 14, 5, 26});
-    kept_ = Backup();
-    kept_image_ = image_;
-    WriteImage({1, 2, 3, 4, 5, 6});
-  }
-
   // The same volume is backed up, before or behind a prune.
   std::vector<Verbs> OthersAtWork() const {
     const std::vector<std::string> backup = BackupArguments();
@@ -232,7 +232,6 @@ class FreezeSweepTest : public SweepFixture {
 };
 
 TEST_F(FreezeSweepTest, Prune) {
-  MakeGenerations();
   MustRun({"forget", "--keep-last", "1"});
   std::vector<Verbs> others = OthersAtWork();
   // What the prune has taken out of the index and not deleted yet is listed again.
@@ -242,7 +241,6 @@ TEST_F(FreezeSweepTest, Prune) {
 
 // A virtual machine that is paused has sent a deletion, which arrives when it goes on.
 TEST_F(FreezeSweepTest, PruneWithADeletionOnItsWay) {
-  MakeGenerations();
   MustRun({"forget", "--keep-last", "1"});
   const std::map<std::string, std::string> base = store_.objects();
   const std::vector<std::string> prune = {"prune", "--max-unused", "0"};
@@ -263,34 +261,27 @@ TEST_F(FreezeSweepTest, PruneWithADeletionOnItsWay) {
   }
 }
 
-TEST_F(FreezeSweepTest, Forget) {
-  MakeGenerations();
-  Sweep({"forget", old_[0], old_[1], "--prune"}, OthersAtWork());
-}
+TEST_F(FreezeSweepTest, Forget) { Sweep({"forget", old_[0], old_[1], "--prune"}, OthersAtWork()); }
 
 TEST_F(FreezeSweepTest, RepairIndex) {
-  MakeGenerations();
   MustRun({"forget", "--keep-last", "1"});
   RemoveOneIndexFile();
   Sweep(kRepairIndex, {{BackupArguments()}});
 }
 
 TEST_F(FreezeSweepTest, RepairPacks) {
-  MakeGenerations();
   const std::vector<std::string> repair = {"repair", "packs", DamagePacks(5 * kChunkBytes),
                                            "--from", Path("image")};
   Sweep(repair, {{repair, BackupArguments()}});
 }
 
 TEST_F(FreezeSweepTest, Copy) {
-  MakeGenerations();
   MakeSourceOfCopy();
   Sweep({"copy"}, OthersAtWork());
 }
 
 // What a run that died has stored is in no index, and the next backup lists it.
 TEST_F(FreezeSweepTest, BackupThatAdoptsPacks) {
-  MakeGenerations();
   const std::map<std::string, std::string> before = store_.objects();
   WriteImage({31, 32, 33, 34, 35, 36});
   Backup();
@@ -305,7 +296,6 @@ TEST_F(FreezeSweepTest, BackupThatAdoptsPacks) {
 
 // A node whose clock is set, by an hour in either direction, at any call.
 TEST_F(FreezeSweepTest, AStepOfTheTimeOfDayEndsNoBackup) {
-  MakeGenerations();
   const std::map<std::string, std::string> base = store_.objects();
   freezing_.FreezeAt(0, Moment::kBefore, nullptr);
   MustRun(BackupArguments());
@@ -372,9 +362,7 @@ TEST_F(KeyFreezeSweepTest, Remove) {
 class AppendOnlyTest : public SweepFixture {};
 
 TEST_F(AppendOnlyTest, BackupsEndWellAndWhoMayDeleteRemovesTheirLocks) {
-  store_.AddFault({.operation = support::StoreOperation::kDelete,
-                   .last_call = 1'000'000,
-                   .status = absl::PermissionDeniedError("403")});
+  RefuseDeletions();
   std::vector<std::string> words = BackupArguments();
   words.insert(words.end(), {"--immutable-id", "one"});
   MustRun(words);
@@ -387,16 +375,9 @@ TEST_F(AppendOnlyTest, BackupsEndWellAndWhoMayDeleteRemovesTheirLocks) {
   ExpectGood({});
 }
 
-// A store that refuses some deletions, as one does whose policy excepts a prefix.
-class RefusedDeletionTest : public AppendOnlyTest {
+// A store that refuses some deletions.
+class RefusedDeletionTest : public SweepFixture {
  protected:
-  void Refuse(const std::string& prefix) {
-    store_.AddFault({.operation = support::StoreOperation::kDelete,
-                     .key_prefix = prefix,
-                     .last_call = 1'000'000,
-                     .status = absl::PermissionDeniedError("AccessDenied")});
-  }
-
   // What `words` deletes below `prefix`.
   std::vector<std::string> DeletedBy(const std::vector<std::string>& words,
                                      const std::string& prefix) {
@@ -421,7 +402,7 @@ TEST_F(RefusedDeletionTest, PruneGoesOnNamesThemAndTheNextOneDeletesThem) {
   const std::vector<std::string> prune = {"prune", "--max-unused", "0"};
   const std::vector<std::string> packs = DeletedBy(prune, "data/");
   ASSERT_GE(packs.size(), 2u);
-  Refuse(packs[0]);
+  RefuseDeletions(packs[0]);
   const Outcome outcome = Run(prune);
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete) << outcome.error;
   EXPECT_THAT(outcome.error,
@@ -446,7 +427,7 @@ TEST_F(RefusedDeletionTest, PruneDeletesNoPackWhoseIndexFileStays) {
   Backup();
   MustRun({"forget", old});
   const std::vector<std::string> packs = DeletedBy({"prune", "--max-unused", "0"}, "data/");
-  Refuse("index/");
+  RefuseDeletions("index/");
   EXPECT_EQ(Run({"prune", "--max-unused", "0"}).code, ExitCode::kFailed);
   for (const std::string& pack : packs) {
     EXPECT_TRUE(store_.objects().contains(pack));
@@ -457,8 +438,8 @@ TEST_F(RefusedDeletionTest, PruneDeletesNoPackWhoseIndexFileStays) {
 
 TEST_F(RefusedDeletionTest, ForgetGoesOnAndASnapshotThatStaysKeepsItsSidecar) {
   const std::vector<std::string> ids = {Backup(), Backup(), Backup()};
-  Refuse("snapshots/" + ids[0]);
-  Refuse("aux/v1/" + ids[1]);
+  RefuseDeletions("snapshots/" + ids[0]);
+  RefuseDeletions("aux/v1/" + ids[1]);
   const Outcome outcome = Run({"forget", ids[0], ids[1]});
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete) << outcome.error;
   EXPECT_THAT(outcome.error, testing::HasSubstr("refuses to delete 1 object: snapshots/" + ids[0]));
@@ -481,7 +462,7 @@ TEST_F(RefusedDeletionTest, RepairCountsTheSnapshotsThatWentAndNamesThoseThatSta
       store_.RemoveObject(key);
     }
   }
-  Refuse("snapshots/" + ids[0]);
+  RefuseDeletions("snapshots/" + ids[0]);
   Outcome outcome = Run({"repair", "--forget"});
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete) << outcome.error;
   EXPECT_THAT(outcome.error, testing::HasSubstr("refuses to delete 1 object: snapshots/" + ids[0]));
@@ -503,7 +484,7 @@ TEST_F(RefusedDeletionTest, PruneEndsWhenAHundredInARowWereRefused) {
     const repository::Id id = repository::Id::Of(bytes);
     store_.SetObject(repository::PackKey(id), bytes);
   }
-  Refuse("");
+  RefuseDeletions();
   const std::size_t calls = store_.calls().size();
   EXPECT_EQ(Run({"prune"}).code, ExitCode::kFailed);
   EXPECT_LT(store_.calls().size() - calls, 250u);

@@ -23,49 +23,36 @@ class VerbLockTest : public SweepFixture {
   void PutForeignLock(bool exclusive) {
     CallContext ctx;
     ctx.clock = &clock_;
-    const auto opened = repository::Repository::Open(ctx, store_, kPassword, {});
-    ASSERT_TRUE(opened.ok());
     const LockFile file = {.time = clock_.Now() - absl::Hours(24),
                            .exclusive = exclusive,
                            .hostname = "laptop",
                            .username = "eve",
                            .pid = 7};
-    ASSERT_TRUE(
-        (*opened)->SaveFile(ctx, repository::FileKind::kLock, repository::EncodeLock(file)).ok());
+    ASSERT_TRUE(OpenRepository(ctx)
+                    ->SaveFile(ctx, repository::FileKind::kLock, repository::EncodeLock(file))
+                    .ok());
   }
 
   void RefuseLocks() {
-    for (const StoreOperation operation : {StoreOperation::kPut, StoreOperation::kDelete}) {
-      store_.AddFault({.operation = operation,
-                       .last_call = 1'000'000,
-                       .status = absl::PermissionDeniedError("403 Forbidden")});
-    }
-  }
-
-  std::size_t CountBelow(const std::string& prefix) const {
-    std::size_t count = 0;
-    for (const auto& [key, bytes] : store_.objects()) {
-      count += key.starts_with(prefix) ? 1 : 0;
-    }
-    return count;
+    RefuseDeletions();
+    store_.AddFault({.operation = StoreOperation::kPut,
+                     .last_call = 1'000'000,
+                     .status = absl::PermissionDeniedError("403 Forbidden")});
   }
 };
 
 TEST_F(VerbLockTest, ALockNamesThePodThatItIsOf) {
   variables_["POD_UID"] = "00000000-0000-4000-8000-00000000000a";
-  store_.AddFault({.operation = StoreOperation::kDelete,
-                   .last_call = 1'000'000,
-                   .status = absl::PermissionDeniedError("403 Forbidden")});
+  RefuseDeletions();
   Run(BackupArguments());
   store_.ClearFaults();
   CallContext ctx;
   ctx.clock = &clock_;
-  const auto opened = repository::Repository::Open(ctx, store_, kPassword, {});
-  ASSERT_TRUE(opened.ok());
-  const auto locks = (*opened)->ListFiles(ctx, repository::FileKind::kLock);
+  const auto opened = OpenRepository(ctx);
+  const auto locks = opened->ListFiles(ctx, repository::FileKind::kLock);
   ASSERT_TRUE(locks.ok());
   ASSERT_FALSE(locks->empty());
-  const auto text = (*opened)->LoadFile(ctx, repository::FileKind::kLock, locks->front().id);
+  const auto text = opened->LoadFile(ctx, repository::FileKind::kLock, locks->front().id);
   ASSERT_TRUE(text.ok());
   const auto owner = repository::DecodeLockHostname(repository::DecodeLock(*text)->hostname);
   ASSERT_TRUE(owner.has_value());

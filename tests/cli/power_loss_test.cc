@@ -43,13 +43,6 @@ class PowerLossTest : public SweepFixture {
     support::WriteTree(tree, folder_of_store_);
   }
 
-  void MakeGenerations() {
-    Backup();
-    WriteImage({1, 12, 3, 14, 5, 6});
-    kept_ = Backup();
-    kept_image_ = image_;
-  }
-
   // `again` are what the next process runs, one behind the other.
   void Sweep(const std::vector<std::string>& words,
              const std::vector<std::vector<std::string>>& again) {

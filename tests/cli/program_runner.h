@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <stop_token>
 #include <string>
@@ -35,6 +36,10 @@ class ProgramRunner {
   void Write(const std::string& name, absl::string_view bytes) const {
     std::ofstream(Path(name), std::ios::binary) << bytes;
   }
+  std::string Read(const std::string& name) const {
+    std::ifstream file(Path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
 
   Outcome Run(const std::vector<std::string>& words, std::stop_token stop = {}) const {
     Outcome outcome;
@@ -49,7 +54,7 @@ class ProgramRunner {
     };
     CallContext ctx;
     ctx.stop = std::move(stop);
-    ctx.clock = &clock;
+    ctx.clock = other_clock != nullptr ? other_clock : &clock;
     outcome.code = RunProgram(ctx, words,
                               {.get = [this](const char* name) -> const char* {
                                  if (on_variable) {
@@ -64,7 +69,8 @@ class ProgramRunner {
                                .out_is_terminal = out_is_terminal,
                                .confirm = confirm,
                                .scrypt = support::kCheapScrypt,
-                               .open_store = open_store});
+                               .open_store = open_store,
+                               .liveness_probes = liveness_probes});
     return outcome;
   }
 
@@ -73,7 +79,10 @@ class ProgramRunner {
 
   std::map<std::string, std::string> variables;  // of the program's environment
   support::ImpatientClock clock;
+  const Clock* other_clock = nullptr;  // instead of that
   engine::StoreOpener open_store = storage::OpenStore;
+  std::function<repository::LivenessProbes()> liveness_probes =
+      ProgramEnvironment().liveness_probes;
   int table_columns = kTableColumns;
   bool out_is_terminal = false;
   // Called with all of stdout each time that the program writes there.

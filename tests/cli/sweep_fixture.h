@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,15 +20,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/program.h"
 #include "repository/repository.h"
 #include "storage/metered_object_store.h"
 #include "storage/retrying_object_store.h"
-#include "tests/cli/outcome.h"
+#include "tests/cli/program_runner.h"
 #include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
-#include "tests/support/scratch_folder.h"
 #include "tests/support/sweep_sample.h"
 
 namespace csidelta::cli {
@@ -130,6 +127,9 @@ class SweepFixture : public testing::Test {
 
   SweepFixture() {
     variables_ = {{"RESTIC_PASSWORD", kPassword}, {"RESTIC_REPOSITORY", "/main"}};
+    program_.open_store = [this](const storage::Location& location,
+                                 const storage::StoreSettings& settings,
+                                 Random&) { return OpenStore(location, settings); };
     // Making one takes longer than most of what is done to it.
     static const std::map<std::string, std::string> made = [this] {
       MakeRepository(store_);
@@ -148,21 +148,11 @@ class SweepFixture : public testing::Test {
     ASSERT_TRUE(made.ok()) << made.status();
   }
 
-  std::string Path(const std::string& name) const {
-    return absl::StrCat(folder_.path(), "/", name);
-  }
-
+  std::string Path(const std::string& name) const { return program_.Path(name); }
   void WriteFile(const std::string& name, absl::string_view bytes) const {
-    std::ofstream file(Path(name), std::ios::binary | std::ios::trunc);
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    program_.Write(name, bytes);
   }
-
-  std::string ReadFile(const std::string& name) const {
-    std::ifstream file(Path(name), std::ios::binary);
-    std::string bytes(std::filesystem::file_size(Path(name)), '\0');
-    file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    return bytes;
-  }
+  std::string ReadFile(const std::string& name) const { return program_.Read(name); }
 
   // An image of one chunk for each seed, and a short one.
   void WriteImage(const std::vector<uint64_t>& seeds) {
@@ -183,25 +173,8 @@ class SweepFixture : public testing::Test {
     const int64_t pid = ++last_pid_;
     SweepClock& clock = process.clock == nullptr ? clock_ : *process.clock;
     clock.SetTimeOfDay(process.clock_off_by);
-    Outcome outcome;
-    const auto into = [](std::string& text) {
-      return [&text](absl::string_view bytes) {
-        text.append(bytes.data(), bytes.size());
-        return true;
-      };
-    };
-    ProgramEnvironment environment;
-    environment.get = [this](const char* name) -> const char* {
-      const auto found = variables_.find(name);
-      return found == variables_.end() ? nullptr : found->second.c_str();
-    };
-    environment.scrypt = support::kCheapScrypt;
-    environment.out = into(outcome.out);
-    environment.error = into(outcome.error);
-    environment.open_store = [this](const storage::Location& location,
-                                    const storage::StoreSettings& settings,
-                                    Random&) { return OpenStore(location, settings); };
-    environment.liveness_probes = [&] {
+    program_.other_clock = &clock;
+    program_.liveness_probes = [&] {
       repository::LivenessProbes liveness_probes;
       liveness_probes.self = {.boot_id = process.elsewhere ? "b2" : "b1",
                               .pid_namespace = 1,
@@ -212,11 +185,8 @@ class SweepFixture : public testing::Test {
       };
       return liveness_probes;
     };
-    CallContext ctx;
-    ctx.clock = &clock;
     words.insert(words.begin(), "--json");
-    outcome.code = RunProgram(ctx, words, environment);
-    return outcome;
+    return program_.Run(words);
   }
 
   Outcome MustRun(const std::vector<std::string>& words, const Process& process = {}) {
@@ -253,6 +223,36 @@ class SweepFixture : public testing::Test {
     MakeRepository(store_);
     kept_.clear();  // The copy has another id.
     variables_["RESTIC_FROM_REPOSITORY"] = "/source";
+  }
+
+  // Two generations, of which the second is the one to keep.
+  void MakeGenerations() {
+    Backup();
+    WriteImage({1, 12, 3, 14, 5, 6});
+    kept_ = Backup();
+    kept_image_ = image_;
+  }
+
+  std::size_t CountBelow(const std::string& prefix) const {
+    std::size_t count = 0;
+    for (const auto& [key, bytes] : store_.objects()) {
+      count += key.starts_with(prefix) ? 1 : 0;
+    }
+    return count;
+  }
+
+  std::unique_ptr<repository::Repository> OpenRepository(const CallContext& ctx) {
+    auto opened = repository::Repository::Open(ctx, store_, kPassword, {});
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    return *std::move(opened);
+  }
+
+  // As a store does whose policy excepts a prefix.
+  void RefuseDeletions(const std::string& prefix = "") {
+    store_.AddFault({.operation = support::StoreOperation::kDelete,
+                     .key_prefix = prefix,
+                     .last_call = 1'000'000,
+                     .status = absl::PermissionDeniedError("AccessDenied")});
   }
 
   void RemoveOneIndexFile() {
@@ -329,8 +329,8 @@ class SweepFixture : public testing::Test {
 
   const support::SweepSample sample_;
   SweepClock clock_;
-  const support::ScratchFolder folder_;
-  std::map<std::string, std::string> variables_;
+  ProgramRunner program_{testing::TempDir()};
+  std::map<std::string, std::string>& variables_ = program_.variables;
   support::FakeObjectStore store_;
   support::FakeObjectStore source_;  // of copies
   std::string image_;
