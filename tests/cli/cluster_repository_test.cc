@@ -167,9 +167,8 @@ TEST_F(ClusterRepositoryTest, EachVerbOnARepositoryFindsThatOfAPvc) {
     if (!file.is_regular_file()) {
       continue;
     }
-    std::ifstream text(file.path(), std::ios::binary);
-    EXPECT_THAT(std::string(std::istreambuf_iterator<char>(text), {}),
-                Not(HasSubstr(keyring_.newest().password.Reveal())))
+    const std::string path = std::filesystem::relative(file.path(), program_.Path("."));
+    EXPECT_THAT(program_.Read(path), Not(HasSubstr(keyring_.newest().password.Reveal())))
         << "the key is in " << file.path();
   }
 }
@@ -204,9 +203,7 @@ TEST_F(ClusterRepositoryTest, ASnapshotIsChosenByBackupByTimeOrByDataUpload) {
   }
   EXPECT_EQ(OfPvc({"restore", "--backup", "nightly-2", "--target", program_.Path("target")}).code,
             ExitCode::kOk);
-  std::ifstream file(program_.Path("target"), std::ios::binary);
-  EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(file), {}) ==
-              support::Noise(kImageBytes, '2'));
+  EXPECT_TRUE(program_.Read("target") == support::Noise(kImageBytes, '2'));
   EXPECT_THAT(OfPvc({"show", "--backup", "nightly-4"}).error,
               HasSubstr("no snapshot matches Backup nightly-4; csi-delta snapshots lists"));
   EXPECT_THAT(OfPvc({"show", "--until", "2020-01-01 00:00:00"}).error,

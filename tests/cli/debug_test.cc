@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -103,10 +101,7 @@ class DebugTest : public testing::Test {
     return program_.Run({"debug", "--output", program_.Path("out.tar"), "--kubeconfig",
                          program_.Path("kubeconfig")});
   }
-  std::string Bundle() const {
-    std::ifstream file(program_.Path("out.tar"), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string Bundle() const { return program_.Read("out.tar"); }
   // A file of the bundle, as tar reads it.
   std::string Extract(const std::string& name) const {
     const auto text = RunProgram(

@@ -177,15 +177,6 @@ TEST_F(GroupListingTest, ASnapshotThatIsDamagedIsNamed) {
                                                     Folder("shop/1"), " is damaged")));
 }
 
-TEST_F(GroupListingTest, SnapshotsWithoutAGroupAreOmitted) {
-  AddVolume("shop/1");
-  ASSERT_EQ(program_.Run({"backup", program_.Path("image"), "--repo", Folder("shop/1")}).code,
-            ExitCode::kOk);
-  const Outcome outcome = List();
-  EXPECT_EQ(outcome.code, ExitCode::kOk);
-  EXPECT_EQ(outcome.out, "[]\n");
-}
-
 TEST_F(GroupListingTest, WithoutARepositoryTheErrorNamesTheUsualFolders) {
   fs::create_directories(program_.Path("mover/c1"));
   for (const char* folder : {"mover", "nothing"}) {

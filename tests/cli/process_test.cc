@@ -74,24 +74,12 @@ class WaitingBackup {
     EXPECT_EQ(::posix_spawn(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ), 0);
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(ends[0]);
-    Write(std::string(kMoreThanAPipe, '\n'));
+    const std::string bytes(kMoreThanAPipe, '\n');
+    EXPECT_EQ(::write(writing_, bytes.data(), bytes.size()), std::ssize(bytes));
   }
-  ~WaitingBackup() { Close(); }
+  ~WaitingBackup() { ::close(writing_); }
 
-  void Write(const std::string& bytes) const {
-    for (std::size_t done = 0; done < bytes.size();) {
-      const ssize_t count = ::write(writing_, bytes.data() + done, bytes.size() - done);
-      ASSERT_GT(count, 0);
-      done += static_cast<std::size_t>(count);
-    }
-  }
   void Signal(int number) const { EXPECT_EQ(::kill(pid_, number), 0); }
-  void Close() {
-    if (writing_ >= 0) {
-      ::close(writing_);
-      writing_ = -1;
-    }
-  }
   // Its exit code, or minus the signal that ended it.
   int Wait() const {
     int state = 0;
@@ -114,20 +102,6 @@ TEST_F(ProcessTest, SignalsEndARunInOrder) {
   EXPECT_EQ(Shell("PROGRAM snapshots --json"), 0);
   EXPECT_EQ(Text("out"), "[]\n");
   EXPECT_TRUE(std::filesystem::is_empty(absl::StrCat(folder_.path(), "/repo/locks")));
-}
-
-TEST_F(ProcessTest, AListThatIsCutShortCommitsNothing) {
-  WaitingBackup cut(absl::StrCat(folder_.path(), "/image"));
-  cut.Write("{\"allocated\":true}\n{\"offset\":0,\"length\":4096}\n");
-  cut.Close();
-  EXPECT_EQ(cut.Wait(), 1);
-  EXPECT_EQ(Shell("PROGRAM snapshots --json"), 0);
-  EXPECT_EQ(Text("out"), "[]\n");
-
-  WaitingBackup whole(absl::StrCat(folder_.path(), "/image"));
-  whole.Write("{\"allocated\":true}\n{\"offset\":0,\"length\":1048576}\n{\"end\":true}\n");
-  whole.Close();
-  EXPECT_EQ(whole.Wait(), 0);
 }
 
 TEST_F(ProcessTest, ExitCodesReachTheShell) {

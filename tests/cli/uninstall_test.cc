@@ -7,7 +7,6 @@
 
 #include "base/rfc3339.h"
 #include "datamover/mover_environment.h"
-#include "datamover/repository_access.h"
 #include "datamover/settings.h"
 #include "objects/backup_storage_location.h"
 #include "objects/differential_snapshot.h"

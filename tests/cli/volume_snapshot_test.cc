@@ -98,11 +98,6 @@ class VolumeSnapshotTest : public testing::Test {
     file << bytes;
   }
 
-  std::string Content(const std::string& name) const {
-    std::ifstream file(Path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
   // Two backups, of which the second reads what `source` says has changed; the volume comes back.
   void ExpectAnIncrementFrom(const std::string& source) {
     WriteAt(5 * kChunk, std::string(4096, 'a'));
@@ -118,7 +113,7 @@ class VolumeSnapshotTest : public testing::Test {
     EXPECT_EQ(GetString(second.Result(), {"mode_done"}), "incremental");
     EXPECT_EQ(GetInt(second.Result(), {"read_bytes"}), kChunk);
     ASSERT_EQ(Run({"restore", "latest", "--target", Path("target")}).code, ExitCode::kOk);
-    EXPECT_EQ(Content("target"), Content("image"));
+    EXPECT_EQ(program_.Read("target"), program_.Read("image"));
   }
 
   // From now on no service lists snapshot metadata, and a DifferentialSnapshot says what changed.
@@ -207,7 +202,7 @@ TEST_F(VolumeSnapshotTest, AParentThatNamesNoVolumeSnapshotCostsTheReadingOfWhat
   EXPECT_EQ(GetInt(unknown.Result(), {"read_bytes"}), kChunk);
   EXPECT_EQ(service_.queries().back().base, "");
   ASSERT_EQ(Run({"restore", "latest", "--target", Path("target")}).code, ExitCode::kOk);
-  EXPECT_EQ(Content("target"), Content("image"));
+  EXPECT_EQ(program_.Read("target"), program_.Read("image"));
 }
 
 TEST_F(VolumeSnapshotTest, TheBaseMayBeGiven) {
