@@ -169,7 +169,7 @@ TEST_F(LonghornListTest, ForeignTextsAreShownAndNotObeyed) {
          HostileLonghornText());
   const Outcome outcome = Run({"-o", "wide"});
   EXPECT_EQ(outcome.code, ExitCode::kOk);
-  ExpectHarmlessText(outcome.out);
+  ExpectHarmless(outcome.out);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
@@ -22,6 +24,13 @@ struct Outcome {
     return lines.empty() ? Json() : ParseJson(lines.back()).value_or(Json());
   }
 };
+
+// Nothing in `text` makes a terminal do anything but show it, or begins a line of its own.
+inline void ExpectHarmless(const std::string& text) {
+  for (const char* const part : {"\x1b", "\x07", "\b", "\u202e", "\u2028", "\n next"}) {
+    EXPECT_EQ(text.find(part), std::string::npos);
+  }
+}
 
 // The names in a list that a verb printed.
 inline std::vector<std::string> NamesOf(const Json& list) {

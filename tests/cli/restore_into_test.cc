@@ -9,13 +9,11 @@
 
 #include "base/json.h"
 #include "objects/keys.h"
-#include "tests/cli/program_runner.h"
-#include "tests/support/api_test_server.h"
+#include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
-#include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::cli::restore_into_test {
@@ -25,35 +23,15 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr char kFakeDriver[] = "d.example.com";
-const k8s::ResourceType kReviews{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
-                                 "SelfSubjectAccessReview", false};
-const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
 
 // PVC shop/data, and the VolumeSnapshot monday of it.
-class RestoreIntoTest : public testing::Test {
+class RestoreIntoTest : public SnapshotProgramTest {
  protected:
-  RestoreIntoTest()
-      : api_server_(api_,
-                    {VolumeSnapshotType(), VolumeSnapshotContentType(), VolumeSnapshotClassType(),
-                     PersistentVolumeClaimType(), PersistentVolumeType(), StorageClassType(),
-                     LeaseType(), PodType(), StatefulSetType(), BackupType(), DataUploadType(),
-                     DataDownloadType(), ConfigMapType(), kEvents, kReviews}) {
-    program_.Write("kubeconfig", api_server_.Kubeconfig());
-    Json storage_class = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
-    storage_class["provisioner"] = kFakeDriver;
-    api_.Seed(StorageClassType(), storage_class);
+  RestoreIntoTest() {
+    SeedStorageClass(api_, "fast", kFakeDriver);
     api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("snaps", kFakeDriver));
-    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
-    pvc["spec"] = {{"storageClassName", "fast"},
-                   {"accessModes", {"ReadWriteOnce"}},
-                   {"volumeMode", "Filesystem"},
-                   {"resources", {{"requests", {{"storage", "1Gi"}}}}}};
-    EXPECT_THAT(api_.Create({}, PersistentVolumeClaimType(), "shop", pvc), support::IsOk());
-    Json snapshot =
-        support::MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshot", "shop", "monday");
-    snapshot["spec"] = {{"source", {{"persistentVolumeClaimName", "data"}}},
-                        {"volumeSnapshotClassName", "snaps"}};
-    EXPECT_THAT(api_.Create({}, VolumeSnapshotType(), "shop", snapshot), support::IsOk());
+    MakePvc(api_, "data");
+    MakeSnapshotOf(api_, "data", "monday");
   }
 
   Outcome Run(std::vector<std::string> words) const {
@@ -104,10 +82,7 @@ class RestoreIntoTest : public testing::Test {
   std::size_t downloads() const { return api_.All(DataDownloadType()).size(); }
   std::size_t snapshots() const { return api_.All(VolumeSnapshotType()).size(); }
 
-  ProgramRunner program_;
-  support::FakeApiClient api_;
   support::FakeSnapshotCluster cluster_{api_};
-  support::ApiTestServer api_server_;
 };
 
 TEST_F(RestoreIntoTest, TheMoverRestoresWhatItMoved) {

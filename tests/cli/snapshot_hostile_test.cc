@@ -85,13 +85,6 @@ class HostileMakerTest : public SnapshotVerbTest {
     Ready("monday", "2023-11-13T05:00:00Z");
   }
 
-  void AddStorageClass(const std::string& name, const std::string& provisioner) {
-    Json one = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", name);
-    one["provisioner"] = provisioner;
-    one["volumeBindingMode"] = "Immediate";
-    api_.Seed(StorageClassType(), one);
-  }
-
   // In each form; what others wrote is printed a few times.
   void ExpectHarmlessInEachForm(const std::vector<std::string>& words) {
     for (const char* const form : {"table", "wide", "json", "yaml", "name"}) {
@@ -131,8 +124,8 @@ class HostilePromoteTest : public HostileMakerTest {
 };
 
 TEST_F(HostilePromoteTest, DriversOfStorageClassesAndForgedContents) {
-  AddStorageClass("good", support::kDriver);
-  AddStorageClass("evil", HostileText());
+  SeedStorageClass(api_, "good", support::kDriver);
+  SeedStorageClass(api_, "evil", HostileText());
   ExpectHarmlessInEachForm({"monday", "copy", "--storage-class", "evil"});
   ChangeContent("monday", {"spec", "volumeSnapshotRef", "name"}, HostileText());
   ExpectHarmlessInEachForm({"monday", "copy", "--storage-class", "good"});
@@ -140,7 +133,7 @@ TEST_F(HostilePromoteTest, DriversOfStorageClassesAndForgedContents) {
 }
 
 TEST_F(HostilePromoteTest, ErrorsOfTheProvisionerAreShownAndNotObeyed) {
-  AddStorageClass("good", support::kDriver);
+  SeedStorageClass(api_, "good", support::kDriver);
   api_.OnCreate("persistentvolumeclaims", [](support::FakeApiClient& api, const Json& pvc) {
     Json event = support::MakeObject("v1", "Event", "shop", "of-" + k8s::Name(pvc));
     event["involvedObject"] = {{"uid", k8s::Uid(pvc)}};

@@ -15,7 +15,6 @@
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
-#include "tests/support/status_matchers.h"
 
 namespace csidelta::cli::snapshot_restore_test {
 namespace {
@@ -30,31 +29,15 @@ constexpr char kFakeDriver[] = "d.example.com";
 class SnapshotRestoreTest : public SnapshotProgramTest {
  protected:
   SnapshotRestoreTest() {
-    Json storage_class = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
-    storage_class["provisioner"] = kFakeDriver;
-    api_.Seed(StorageClassType(), storage_class);
+    SeedStorageClass(api_, "fast", kFakeDriver);
     SeedFilledWhenBound(api_, kFakeDriver);
     api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("snaps", kFakeDriver));
     for (const char* pvc : {"data-db-0", "data-db-1"}) {
-      AddPvc(pvc);
+      MakePvc(api_, pvc);
+      cluster_.driver().Write(HandleOf(pvc), "old");
+      MakeSnapshotOf(api_, pvc, absl::StrCat("week-", pvc), {{objects::kSnapshotSetLabel, "week"}});
+      cluster_.driver().Write(HandleOf(pvc), "new");
     }
-  }
-
-  void AddPvc(const std::string& name) {
-    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", name, {{"app", "db"}});
-    pvc["spec"] = {{"storageClassName", "fast"},
-                   {"accessModes", {"ReadWriteOnce"}},
-                   {"volumeMode", "Filesystem"},
-                   {"resources", {{"requests", {{"storage", "1Gi"}}}}}};
-    ASSERT_THAT(api_.Create({}, PersistentVolumeClaimType(), "shop", pvc), support::IsOk());
-    cluster_.driver().Write(HandleOf(name), "old");
-    Json snapshot =
-        support::MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshot", "shop",
-                            absl::StrCat("week-", name), {{objects::kSnapshotSetLabel, "week"}});
-    snapshot["spec"] = {{"source", {{"persistentVolumeClaimName", name}}},
-                        {"volumeSnapshotClassName", "snaps"}};
-    ASSERT_THAT(api_.Create({}, VolumeSnapshotType(), "shop", snapshot), support::IsOk());
-    cluster_.driver().Write(HandleOf(name), "new");
   }
 
   std::string VolumeOf(const std::string& pvc) const {
