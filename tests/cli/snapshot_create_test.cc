@@ -297,26 +297,6 @@ TEST_F(SnapshotCreateTest, NothingMakesRoomForAHoldThatCannotBe) {
   EXPECT_EQ(Made().size(), 2);
 }
 
-TEST_F(SnapshotCreateTest, ADriverWithoutRoomIsAskedAgainOnceOneIsGone) {
-  for (const char* const name : {"first", "second"}) {
-    SeedOld(api_, name, absl::StrCat("2020-11-2", name[0] == 'f' ? 0 : 3, "T05:00:00Z"));
-    api_.Mutate(VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
-                [&](Json& content) { content["spec"]["driver"] = cluster_.driver_name; });
-  }
-  cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "2 of 2 snapshots");
-  std::thread driver([&] {
-    support::Await("the first one to be gone", [&] {
-      return !api_.Find(VolumeSnapshotContentKey("content-of-first")).has_value();
-    });
-    cluster_.LetDriverWork();
-  });
-  const Outcome outcome = Run({"data-db-0", "--name", "new", "--make-room", "--timeout", "60s"});
-  driver.join();
-  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
-  EXPECT_THAT(outcome.error, HasSubstr("--make-room: deleted VolumeSnapshot first"));
-  EXPECT_EQ(Made().size(), 2);
-}
-
 TEST_F(SnapshotCreateTest, RefusalsComeBeforeAnythingIsMade) {
   EXPECT_EQ(Run({}).code, ExitCode::kFailed);
   EXPECT_THAT(Run({"-A", "--all"}).error, HasSubstr("-A is not for snapshot create"));
@@ -382,15 +362,6 @@ TEST_F(SnapshotCreateTest, AHoldThatEndsTooEarlyIsNoHold) {
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete);
   EXPECT_THAT(outcome.error, HasSubstr("may have written while they were taken"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("may go on")));
-}
-
-TEST_F(SnapshotCreateTest, TextsOfTheDriverArePrintable) {
-  cluster_.driver().Refuse("CreateSnapshot", "InvalidArgument", "no \x1b[31mpool\u202e here");
-  const Outcome outcome = Run({"data-db-0"});
-  EXPECT_EQ(outcome.code, ExitCode::kFailed);
-  EXPECT_THAT(outcome.error,
-              AllOf(HasSubstr("refuses"), Not(HasSubstr("\x1b")), Not(HasSubstr("\u202e"))));
-  EXPECT_THAT(Made(), IsEmpty());
 }
 
 }  // namespace

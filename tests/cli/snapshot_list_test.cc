@@ -314,12 +314,5 @@ TEST_F(SnapshotListTest, LabelsLeaveOthersOutAndWithThemWhoIsLast) {
   EXPECT_THAT(outcome.error, HasSubstr("last Ready one of a PVC not checked"));
 }
 
-TEST_F(SnapshotListTest, AContentThatIsGoneMakesItLost) {
-  api_.Remove(VolumeSnapshotContentKey("content-of-monday"));
-  const Json list = List({"-n", "shop"});
-  EXPECT_EQ(GetString(list.at(1), {"state"}), "Lost");
-  EXPECT_EQ(GetString(list.at(0).at("kept_for").at(0), {"reason"}), "LastReady");
-}
-
 }  // namespace
 }  // namespace csidelta::cli::snapshot_list_test

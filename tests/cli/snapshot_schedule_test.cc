@@ -141,8 +141,10 @@ TEST_F(SnapshotScheduleVerbTest, ThePrintedCronJobTakesAndPrunesWithItsRights) {
   }
 }
 
-TEST_F(SnapshotScheduleVerbTest, OfGroupsTheLastTwoSetsStayAndNothingElseOnTheStorage) {
+TEST_F(SnapshotScheduleVerbTest, OfGroupsTheLastTwoSetsStayAndWhatAPersonTook) {
   MakeGroups();
+  ASSERT_EQ(RunWords({"create", "-n", "shop"}, {"--statefulset", "db", "--name", "by-hand"}).code,
+            ExitCode::kOk);
   const std::vector<Json> objects = Printed({"--statefulset", "db", "--keep-last", "2"});
   api_.ClearCalls();
   for (const char* const set : {"first", "second", "third"}) {
@@ -152,11 +154,11 @@ TEST_F(SnapshotScheduleVerbTest, OfGroupsTheLastTwoSetsStayAndNothingElseOnTheSt
     ASSERT_EQ(prune.code, ExitCode::kOk) << prune.error;
   }
   ExpectAllowed(objects.at(1));
-  EXPECT_THAT(NamesIn(VolumeGroupSnapshotType("v1")), ElementsAre("second", "third"));
-  EXPECT_EQ(Made().size(), 4u);
-  EXPECT_EQ(api_.All(VolumeSnapshotContentType()).size(), 4u);
-  EXPECT_EQ(api_.All(VolumeGroupSnapshotContentType("v1")).size(), 2u);
-  EXPECT_EQ(cluster_.driver().groups().size(), 2u);
+  EXPECT_THAT(NamesIn(VolumeGroupSnapshotType("v1")), ElementsAre("by-hand", "second", "third"));
+  EXPECT_EQ(Made().size(), 6u);
+  EXPECT_EQ(api_.All(VolumeSnapshotContentType()).size(), 6u);
+  EXPECT_EQ(api_.All(VolumeGroupSnapshotContentType("v1")).size(), 3u);
+  EXPECT_EQ(cluster_.driver().groups().size(), 3u);
 }
 
 TEST_F(SnapshotScheduleVerbTest, WhereTheQuotaIsFullItPrunesItsOwnBeforeItTakes) {
@@ -188,25 +190,6 @@ TEST_F(SnapshotScheduleVerbTest, WhereAPvcFailsEachNightTheOthersArePruned) {
     EXPECT_EQ(Take(objects.at(4), set).code, ExitCode::kIncomplete);
   }
   EXPECT_EQ(Made().size(), 1u);
-}
-
-TEST_F(SnapshotScheduleVerbTest, PrunesNothingThatAPersonTook) {
-  cluster_.controller_runs = false;
-  cluster_.sidecar_runs = false;
-  for (const char* name : {"by-hand", "old", "new"}) {
-    support::Strings labels = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
-    if (std::string(name) != "by-hand") {
-      labels[objects::kSnapshotScheduleLabel] = "nightly";
-    }
-    const std::string taken = std::string(name) == "new"   ? "2026-01-03T00:00:00Z"
-                              : std::string(name) == "old" ? "2026-01-02T00:00:00Z"
-                                                           : "2026-01-01T00:00:00Z";
-    SeedReady(api_, "shop", name, taken, labels);
-  }
-  const std::vector<Json> objects = Printed({"data", "--keep-last", "1"});
-  const Outcome prune = Run(FailureMessage(objects.at(4), "containers"));
-  ASSERT_EQ(prune.code, ExitCode::kOk) << prune.error;
-  EXPECT_THAT(NamesIn(VolumeSnapshotType()), ElementsAre("by-hand", "new"));
 }
 
 TEST_F(SnapshotScheduleVerbTest, OtherForms) {
