@@ -48,6 +48,14 @@ class BaseReconcilerTest : public ::testing::Test {
   }
 
   std::vector<Json> Bases() { return bed_.api.All(VolumeSnapshotContentType()); }
+  void ExpectStays(const Json& base) {
+    LookAt(base);
+    EXPECT_THAT(Bases(), SizeIs(1));
+  }
+  void ExpectGoes(const Json& base) {
+    LookAt(base);
+    EXPECT_THAT(Bases(), IsEmpty());
+  }
 
   // Of the PVC and location of the base; the upload is that of the base, unless said otherwise.
   void AddRecord(const std::string& upload = "1", absl::Duration age = absl::Hours(1)) {
@@ -141,15 +149,13 @@ TEST_F(BaseReconcilerTest, ThePvcOfABaseThatWasJustMadeIsNotReadAgain) {
   EXPECT_EQ(bed_.api.CallCount("get", "persistentvolumeclaims"), 0);
   DeleteClaim();
   bed_.clock.Advance(next - bed_.clock.Now());
-  LookAt(base);
-  EXPECT_THAT(Bases(), IsEmpty());
+  ExpectGoes(base);
 }
 
 TEST_F(BaseReconcilerTest, AClaimThatWasMadeAgainIsAnotherVolume) {
   const Json base = AddBase();
   bed_.api.SetField(ClaimKey("shop", "data"), {"metadata", "uid"}, "another");
-  LookAt(base);
-  EXPECT_THAT(Bases(), IsEmpty());
+  ExpectGoes(base);
 }
 
 TEST_F(BaseReconcilerTest, ABaseThatAnUploadIsComparedWithStays) {
@@ -194,8 +200,7 @@ class BaseInTheWayTest : public BaseReconcilerTest {
 
 TEST_F(BaseInTheWayTest, GoesWhenItsPvcWaitsToGrow) {
   const Json base = AddBaseInDriver();
-  LookAt(base);
-  EXPECT_THAT(Bases(), SizeIs(1));
+  ExpectStays(base);
   bed_.clock.Advance(kBaseReconciledEvery);
   RequestMore();
   EXPECT_THAT(driver().ExpandVolume("volume-1"), Not(IsOk()));
@@ -212,16 +217,14 @@ TEST_F(BaseInTheWayTest, StaysWhereTheDriverGrowsVolumesWithSnapshots) {
   AddBaseInDriver();
   bed_.api.SetField(kContent, {"spec", "driver"}, "rbd.csi.ceph.com");
   RequestMore();
-  LookAt(*bed_.api.Find(kContent));
-  EXPECT_THAT(Bases(), SizeIs(1));
+  ExpectStays(*bed_.api.Find(kContent));
 }
 
 TEST_F(BaseInTheWayTest, GoesWhenItsPvcIsBeingDeleted) {
   const Json base = AddBaseInDriver();
   BeginDeletion();
   EXPECT_THAT(driver().DeleteVolume("volume-1"), Not(IsOk()));
-  LookAt(base);
-  EXPECT_THAT(Bases(), IsEmpty());
+  ExpectGoes(base);
   EXPECT_THAT(driver().DeleteVolume("volume-1"), IsOk());
   EXPECT_THAT(support::EventTexts(bed_.api),
               Contains(AllOf(StartsWith("PersistentVolumeClaim data "),
@@ -362,8 +365,7 @@ TEST_F(BaseReconcilerTest, GoesAnHourAfterItsBackupStorageLocation) {
   bed_.api.Remove(kLocation);
   LookAt(base);
   bed_.clock.Advance(absl::Minutes(50));
-  LookAt(base);
-  EXPECT_THAT(Bases(), SizeIs(1));
+  ExpectStays(base);
   bed_.api.Seed(objects::BackupStorageLocation::Type(), location);
   bed_.clock.Advance(absl::Minutes(10));
   LookAt(base);
@@ -372,16 +374,14 @@ TEST_F(BaseReconcilerTest, GoesAnHourAfterItsBackupStorageLocation) {
   bed_.clock.Advance(absl::Minutes(10));
   LookAt(base);
   bed_.clock.Advance(absl::Hours(1));
-  LookAt(base);
-  EXPECT_THAT(Bases(), IsEmpty());
+  ExpectGoes(base);
 }
 
 TEST_F(BaseReconcilerTest, StaysWhereTheLocationMayNotBeRead) {
   const Json base = AddBase();
   bed_.api.FailNext("get", "protectedvolumes", absl::PermissionDeniedError("403"));
   bed_.api.FailNext("get", "backupstoragelocations", absl::PermissionDeniedError("403"));
-  LookAt(base);
-  EXPECT_THAT(Bases(), SizeIs(1));
+  ExpectStays(base);
 }
 
 TEST_F(BaseReconcilerTest, GoesWhereTheSettingsKeepNoBaseForTheDriver) {
@@ -397,17 +397,14 @@ TEST_F(BaseReconcilerTest, StaysWhereTheDriverNeedsBasesWhateverTheSettingsSay) 
     content["metadata"]["labels"][objects::kBaseNeededLabel] = "true";
   });
   bed_.env.settings.keep_base["d.example.com"] = false;
-  LookAt(*bed_.api.Find(kContent));
-  EXPECT_THAT(Bases(), SizeIs(1));
+  ExpectStays(*bed_.api.Find(kContent));
 }
 
 TEST_F(BaseReconcilerTest, GoesOnceItIsOlderThanTheSettingsSay) {
   const Json base = AddBaseOfUpload(absl::Hours(14 * 24 - 1));
-  LookAt(base);
-  EXPECT_THAT(Bases(), SizeIs(1));
+  ExpectStays(base);
   bed_.clock.Advance(absl::Hours(2));
-  LookAt(base);
-  EXPECT_THAT(Bases(), IsEmpty());
+  ExpectGoes(base);
 }
 
 TEST_F(BaseReconcilerTest, AnOldBaseStaysWhileAnUploadIsComparedWithIt) {
@@ -422,31 +419,26 @@ TEST_F(BaseReconcilerTest, GoesOnceItsRepositorySnapshotIsDeletedAndSaysSoOnTheR
   AddRecord();
   AddBackup();
   DeliverDeletion("InProgress");
-  LookAt(base);
-  EXPECT_THAT(Bases(), SizeIs(1));
+  ExpectStays(base);
   EXPECT_THAT(bed_.EventReasons(), IsEmpty());
   DeliverDeletion("Completed");
-  LookAt(base);
-  EXPECT_THAT(Bases(), IsEmpty());
+  ExpectGoes(base);
   EXPECT_THAT(bed_.EventReasons(), ElementsAre("Normal BaseDropped"));
 }
 
 TEST_F(BaseReconcilerTest, GoesAnHourAfterTheBackupThatItWasTakenFor) {
   const Json base = AddBaseOfUpload();
   AddRecord();
-  LookAt(base);
-  EXPECT_THAT(Bases(), SizeIs(1));
+  ExpectStays(base);
   bed_.clock.Advance(absl::Hours(1));
-  LookAt(base);
-  EXPECT_THAT(Bases(), IsEmpty());
+  ExpectGoes(base);
 }
 
 TEST_F(BaseReconcilerTest, GoesWhereANewerBackupLeftNoBase) {
   const Json base = AddBaseOfUpload(absl::Hours(24));
   AddBackup();
   AddRecord("2", absl::Hours(1));
-  LookAt(base);
-  EXPECT_THAT(Bases(), IsEmpty());
+  ExpectGoes(base);
 }
 
 TEST_F(BaseReconcilerTest, AsksOnceForWhatManyBasesShare) {

@@ -19,7 +19,6 @@
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/report_all.h"
 #include "tests/support/sanitized.h"
-#include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover::check_reconciler_test {
@@ -83,6 +82,10 @@ class CheckReconcilerTest : public testing::Test {
       loop_.WorkOnce(bed_.ctx);
     }
   }
+  void Begin() {
+    Add("data");
+    Look();
+  }
   Json Object(const std::string& name = "data") const {
     return bed_.api.Find({ProtectedVolume::Type(), "velero", name}).value_or(Json());
   }
@@ -138,8 +141,7 @@ class CheckReconcilerTest : public testing::Test {
 };
 
 TEST_F(CheckReconcilerTest, ADueVolumeIsCheckedPartByPartAndNewDataFirst) {
-  Add("data");
-  Look();
+  Begin();
   ASSERT_THAT(Tasks(), ElementsAre(TaskName()));
   EXPECT_EQ(PartOf(Work()), (objects::CheckWork{.part = 1, .parts = 34}));
   const absl::Time began =
@@ -171,8 +173,7 @@ TEST_F(CheckReconcilerTest, ADueVolumeIsCheckedPartByPartAndNewDataFirst) {
 
 TEST_F(CheckReconcilerTest, AfterTheLastPartAllDataOfTheRoundWasRead) {
   bed_.env.settings.checks.percent_per_day = 50;
-  Add("data");
-  Look();
+  Begin();
   bed_.Finish(TaskName());
   Look();
   const absl::Time began = *Verified().at;
@@ -186,8 +187,7 @@ TEST_F(CheckReconcilerTest, AFindingNamesBackupsAndIsLookedAtAgainUntilItIsGone)
   bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& one) {
     one["metadata"]["labels"]["velero.io/backup-name"] = "backup-7";
   });
-  Add("data");
-  Look();
+  Begin();
   EndWith({.read_bytes = 1,
            .snapshots = 3,
            .errors = 2,
@@ -213,8 +213,7 @@ TEST_F(CheckReconcilerTest, AFindingNamesBackupsAndIsLookedAtAgainUntilItIsGone)
 
 // Until a check finds nothing, uploads are told what not to rely on.
 TEST_F(CheckReconcilerTest, TheRecordNamesDamagedPacksUntilACheckFindsNothing) {
-  Add("data");
-  Look();
+  Begin();
   EndWith({});
   EXPECT_EQ(Verified().damage, std::nullopt);
   const objects::RepositoryDamage damage{.packs = {std::string(64, 'a'), std::string(64, 'b')},
@@ -241,8 +240,7 @@ TEST_F(CheckReconcilerTest, TheRecordNamesDamagedPacksUntilACheckFindsNothing) {
 // Else a change of checks.percentPerDay would pass for a repair.
 TEST_F(CheckReconcilerTest, WithImmutabilityACheckRenewsLocksAndTheRecordSaysUntilWhen) {
   const objects::JobObjectLock lock{.mode = "COMPLIANCE", .days = 30};
-  Add("data");
-  Look();
+  Begin();
   EXPECT_FALSE(Work().renew_locks.has_value());
   EXPECT_FALSE(bed_.Job(TaskName()).repository.object_lock.has_value());
   EndWith({});
@@ -277,8 +275,7 @@ TEST_F(CheckReconcilerTest, WithImmutabilityACheckRenewsLocksAndTheRecordSaysUnt
 TEST_F(CheckReconcilerTest, LocksThatWereNotRenewedAreTheRecordsFindingAndAnEvent) {
   bed_.env.settings.locations["default"].immutability =
       objects::JobObjectLock{.mode = "GOVERNANCE", .days = 30};
-  Add("data");
-  Look();
+  Begin();
   EndWith({.locks = objects::LockFigures{.objects = 9, .due = 9}});
   const absl::Time renewed_at = *Verified().at;
   const absl::Time locked_until = *Verified().locks->locked_until;
@@ -308,8 +305,7 @@ TEST_F(CheckReconcilerTest, LocksThatWereNotRenewedAreTheRecordsFindingAndAnEven
 }
 
 TEST_F(CheckReconcilerTest, WhileSomethingIsWrongThePartsStayAsTheyAre) {
-  Add("data");
-  Look();
+  Begin();
   EndWith({});
   CheckNextDay({.errors = 1});
   bed_.env.settings.checks.percent_per_day = 50;
@@ -325,8 +321,7 @@ TEST_F(CheckReconcilerTest, WhileSomethingIsWrongThePartsStayAsTheyAre) {
 TEST_F(CheckReconcilerTest, TheJobNamesTheUploadsThatAreThere) {
   bed_.AddUpload("nightly");
   bed_.AddUpload("of-another-pvc", "shop", "logs");
-  Add("data");
-  Look();
+  Begin();
   EXPECT_EQ(Work().host, bed_.env.cluster);
   EXPECT_THAT(Work().known_tags, ElementsAre(bed_.TaskNameOfUpload()));
   EXPECT_EQ(Work().orphans_before, bed_.clock.Now() - kOrphanedAfter);
@@ -369,8 +364,7 @@ TEST_F(CheckReconcilerTest, RepositorySnapshotsWithoutBackupAndDeletionAreNamed)
                                                  .claim_uid = MoverBed::ClaimUid("shop", "data"),
                                                  .snapshot_id = awaited,
                                                  .key = key_})}}}});
-  Add("data");
-  Look();
+  Begin();
   const auto orphan = [](std::string id, std::string backup) {
     return objects::OrphanedSnapshot{.id = std::move(id),
                                      .upload_tag = "du-1",
@@ -396,8 +390,7 @@ TEST_F(CheckReconcilerTest, RepositorySnapshotsWithoutBackupAndDeletionAreNamed)
 }
 
 TEST_F(CheckReconcilerTest, ARepositoryThatIsGoneIsAFinding) {
-  Add("data");
-  Look();
+  Begin();
   FailWith(objects::OutcomeCause::kNoRepository, "none");
   EXPECT_THAT(
       Verified().finding,
@@ -519,8 +512,7 @@ TEST_F(CheckReconcilerTest, HourlyBackupsDoNotPutTheFirstCheckOff) {
 }
 
 TEST_F(CheckReconcilerTest, AFindingCountsInSingularAndPlural) {
-  Add("data");
-  Look();
+  Begin();
   EndWith({.read_bytes = 1,
            .snapshots = 1,
            .errors = 1,
@@ -547,8 +539,7 @@ TEST_F(CheckReconcilerTest, WaitsWhileTransfersWaitOrThingsArePaused) {
 }
 
 TEST_F(CheckReconcilerTest, ALockThatIsHeldIsAskedForLaterAndNoEvent) {
-  Add("data");
-  Look();
+  Begin();
   FailWith(objects::OutcomeCause::kLocked, "locked");
   EXPECT_THAT(Tasks(), IsEmpty());
   EXPECT_FALSE(Verified().at.has_value());
@@ -574,8 +565,7 @@ TEST_F(CheckReconcilerTest, WhatCannotBeCheckedIsAnEventAndTriedEverLater) {
 }
 
 TEST_F(CheckReconcilerTest, AResultIsRecordedOnceThoughTheProcessEndsInBetween) {
-  Add("data");
-  Look();
+  Begin();
   bed_.Finish(TaskName());
   const Json task = *bed_.api.Find({objects::VolumeTask::Type(), MoverBed::kMover, TaskName()});
   const objects::Patch written = objects::Patch().SetVerification(
@@ -589,8 +579,7 @@ TEST_F(CheckReconcilerTest, AResultIsRecordedOnceThoughTheProcessEndsInBetween) 
 
 TEST_F(CheckReconcilerTest, ZeroPercentChecksNothing) {
   bed_.env.settings.checks.percent_per_day = 0;
-  Add("data");
-  Look();
+  Begin();
   EXPECT_THAT(Tasks(), IsEmpty());
   EXPECT_FALSE(enqueue_table_.Has(TaskName())) << "what an earlier setting began is removed";
 }

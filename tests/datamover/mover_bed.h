@@ -16,8 +16,6 @@
 #include "datamover/controller/leftover_reconcilers.h"
 #include "datamover/controller/transfer_step.h"
 #include "datamover/mover_environment.h"
-#include "datamover/node_slots.h"
-#include "datamover/repository_access.h"
 #include "k8s/cached_client.h"
 #include "k8s/informer.h"
 #include "k8s/object.h"

@@ -11,8 +11,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
-#include "csi/base_snapshots.h"
-#include "csi/group/moved_group.h"
 #include "csi/static_content.h"
 #include "datamover/controller/upload_reconciler.h"
 #include "datamover/keyring.h"
