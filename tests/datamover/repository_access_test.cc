@@ -81,10 +81,15 @@ class RepositoryAccessTest : public testing::Test {
                                  .written_with_key = written_with_key},
                                 random_);
   }
-  objects::JobRepository RepositoryOf() {
-    const auto access = Open(/*for_writing=*/true);
+  RepositoryAccess MustOpen(bool for_writing = true) {
+    absl::StatusOr<RepositoryAccess> access = Open(for_writing);
     EXPECT_THAT(access, IsOk());
-    return access.ok() ? access->repository : objects::JobRepository();
+    return access.ok() ? *std::move(access) : RepositoryAccess();
+  }
+  objects::JobRepository RepositoryOf() { return MustOpen().repository; }
+  void ExpectRefused(const testing::Matcher<std::string>& message) {
+    EXPECT_THAT(Open(/*for_writing=*/true),
+                StatusIs(absl::StatusCode::kFailedPrecondition, message));
   }
 
   support::FakeApiClient api_;
@@ -93,28 +98,26 @@ class RepositoryAccessTest : public testing::Test {
 };
 
 TEST_F(RepositoryAccessTest, GivesWhatAWorkerNeedsAndNoMore) {
-  const auto access = Open(/*for_writing=*/true);
-  ASSERT_THAT(access, IsOk());
-  EXPECT_EQ(access->repository,
+  const RepositoryAccess access = MustOpen();
+  EXPECT_EQ(access.repository,
             (objects::JobRepository{.address = absl::StrCat("s3:http://s3:9000/b/p/", kPath),
                                     .region = "minio",
                                     .bucket_lookup = "path",
                                     .has_keyring = true}));
-  EXPECT_THAT(access->env,
+  EXPECT_THAT(access.env,
               UnorderedElementsAre(Pair("AWS_SHARED_CREDENTIALS_FILE", "/secrets/cloud")));
-  ASSERT_EQ(access->secret_data.size(), 2U);
-  EXPECT_EQ(access->secret_data.at("cloud").Reveal(), kCloud);
-  const auto keyring = repository::ParseKeyringFile(access->secret_data.at("keyring").Reveal());
+  ASSERT_EQ(access.secret_data.size(), 2U);
+  EXPECT_EQ(access.secret_data.at("cloud").Reveal(), kCloud);
+  const auto keyring = repository::ParseKeyringFile(access.secret_data.at("keyring").Reveal());
   ASSERT_THAT(keyring, IsOk());
-  EXPECT_EQ(access->key_fingerprint, keyring->newest().fingerprint);
-  EXPECT_FALSE(access->key_confirmed);
+  EXPECT_EQ(access.key_fingerprint, keyring->newest().fingerprint);
+  EXPECT_FALSE(access.key_confirmed);
 }
 
 TEST_F(RepositoryAccessTest, TheSecretHoldsIt) {
-  const auto access = Open(/*for_writing=*/true);
-  ASSERT_THAT(access, IsOk());
+  const RepositoryAccess access = MustOpen();
   const Json secret = MakeAccessSecret("mover", "du-1", {{"l", "v"}},
-                                       objects::OwnerReference{.name = "du-1"}, *access)
+                                       objects::OwnerReference{.name = "du-1"}, access)
                           .json();
   EXPECT_EQ(k8s::Name(secret), "du-1");
   EXPECT_EQ(GetString(secret, {"data", "cloud"}), absl::Base64Escape(kCloud));
@@ -127,14 +130,13 @@ TEST_F(RepositoryAccessTest, HonoursTheSettingsOfTheLocation) {
   Config("kmsKeyId", "key-1");
   location_["spec"]["objectStorage"]["caCert"] = absl::Base64Escape("pem");
   SeedSecret("creds", "cloud", "[backup]\naws_access_key_id=id\naws_secret_access_key=shh\n");
-  const auto access = Open(/*for_writing=*/true);
-  ASSERT_THAT(access, IsOk());
-  EXPECT_TRUE(access->repository.insecure_tls);
-  EXPECT_EQ(access->repository.encryption, "aws:kms");
-  EXPECT_EQ(access->repository.kms_key_id, "key-1");
-  EXPECT_TRUE(access->repository.has_certificates);
-  EXPECT_EQ(access->secret_data.at("ca.crt").Reveal(), "pem");
-  EXPECT_THAT(access->env, Contains(Pair("AWS_PROFILE", "backup")));
+  const RepositoryAccess access = MustOpen();
+  EXPECT_TRUE(access.repository.insecure_tls);
+  EXPECT_EQ(access.repository.encryption, "aws:kms");
+  EXPECT_EQ(access.repository.kms_key_id, "key-1");
+  EXPECT_TRUE(access.repository.has_certificates);
+  EXPECT_EQ(access.secret_data.at("ca.crt").Reveal(), "pem");
+  EXPECT_THAT(access.env, Contains(Pair("AWS_PROFILE", "backup")));
 }
 
 TEST_F(RepositoryAccessTest, EncryptionOfTheBucketsOwnIsAskedFor) {
@@ -144,12 +146,10 @@ TEST_F(RepositoryAccessTest, EncryptionOfTheBucketsOwnIsAskedFor) {
 
 TEST_F(RepositoryAccessTest, ACertificateMayLieInASecret) {
   location_["spec"]["objectStorage"]["caCertRef"] = {{"name", "ca"}, {"key", "tls"}};
-  EXPECT_THAT(Open(/*for_writing=*/true), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                                   HasSubstr("Secret velero/ca is not there")));
+  ExpectRefused(HasSubstr("Secret velero/ca is not there"));
   SeedSecret("ca", "tls", "pem");
-  const auto access = Open(/*for_writing=*/true);
-  ASSERT_THAT(access, IsOk());
-  EXPECT_EQ(access->secret_data.at("ca.crt").Reveal(), "pem");
+  const RepositoryAccess access = MustOpen();
+  EXPECT_EQ(access.secret_data.at("ca.crt").Reveal(), "pem");
 }
 
 TEST_F(RepositoryAccessTest, BucketsAreAskedForAsVeleroDoes) {
@@ -181,41 +181,32 @@ TEST_F(RepositoryAccessTest, WithoutAUrlItIsAwsOfTheRegion) {
 
 TEST_F(RepositoryAccessTest, VelerosOwnCredentialsCountWhereTheLocationNamesNone) {
   location_["spec"].erase("credential");
-  const auto own = Open(/*for_writing=*/true);
-  ASSERT_THAT(own, IsOk());
-  EXPECT_THAT(own->env, IsEmpty());
-  EXPECT_FALSE(own->secret_data.contains("cloud"));
+  const RepositoryAccess own = MustOpen();
+  EXPECT_THAT(own.env, IsEmpty());
+  EXPECT_FALSE(own.secret_data.contains("cloud"));
   SeedSecret("cloud-credentials", "cloud", kCloud);
-  const auto access = Open(/*for_writing=*/true);
-  ASSERT_THAT(access, IsOk());
-  EXPECT_EQ(access->secret_data.at("cloud").Reveal(), kCloud);
+  const RepositoryAccess access = MustOpen();
+  EXPECT_EQ(access.secret_data.at("cloud").Reveal(), kCloud);
 }
 
 TEST_F(RepositoryAccessTest, ACredentialThatIsNotThereIsNotReplaced) {
   location_["spec"]["credential"] = {{"name", "gone"}, {"key", "cloud"}};
   SeedSecret("cloud-credentials", "cloud", kCloud);
-  EXPECT_THAT(Open(/*for_writing=*/true),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("velero/default: Secret velero/gone is not there")));
+  ExpectRefused(HasSubstr("velero/default: Secret velero/gone is not there"));
   location_["spec"]["credential"] = {{"name", "creds"}, {"key", "other"}};
-  EXPECT_THAT(Open(/*for_writing=*/true),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("creds has no key other")));
+  ExpectRefused(HasSubstr("creds has no key other"));
 }
 
 TEST_F(RepositoryAccessTest, CredentialsThatDoNotReadAreNamedAndNotShown) {
   SeedSecret("creds", "cloud", "[default]\naws_secret_access_key shh\n");
-  EXPECT_THAT(Open(/*for_writing=*/true),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("Secret velero/creds, key cloud"), Not(HasSubstr("shh")))));
+  ExpectRefused(AllOf(HasSubstr("Secret velero/creds, key cloud"), Not(HasSubstr("shh"))));
 }
 
 TEST_F(RepositoryAccessTest, OtherProvidersAreRefusedByName) {
   location_["spec"]["provider"] = "velero.io/alibaba";
-  EXPECT_THAT(Open(/*for_writing=*/true),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("velero/default"), HasSubstr("\"velero.io/alibaba\""),
-                             HasSubstr("velero.io/aws"), HasSubstr("velero.io/azure"),
-                             HasSubstr("velero.io/gcp"), HasSubstr("back up to such a location"))));
+  ExpectRefused(AllOf(HasSubstr("velero/default"), HasSubstr("\"velero.io/alibaba\""),
+                      HasSubstr("velero.io/aws"), HasSubstr("velero.io/azure"),
+                      HasSubstr("velero.io/gcp"), HasSubstr("back up to such a location")));
   location_["spec"]["provider"] = "velero.io/aws";
   EXPECT_THAT(Open(/*for_writing=*/true), IsOk());
 }
@@ -315,16 +306,13 @@ TEST_F(RepositoryAccessTest, AFileInVelerosPodIsNoCredentialOfAWorker) {
   location_["spec"].erase("credential");
   Config("credentialsFile", "/credentials/cloud");
   SeedSecret("cloud-credentials", "cloud", kCloud);
-  const auto access = Open(/*for_writing=*/true);
-  ASSERT_THAT(access, IsOk());
-  EXPECT_EQ(access->secret_data.at("cloud").Reveal(), kCloud);
+  const RepositoryAccess access = MustOpen();
+  EXPECT_EQ(access.secret_data.at("cloud").Reveal(), kCloud);
 }
 
 TEST_F(RepositoryAccessTest, AnAccessPointIsNoBucket) {
   location_["spec"]["objectStorage"]["bucket"] = "arn:aws:s3::1:accesspoint/x.mrap";
-  EXPECT_THAT(Open(/*for_writing=*/true),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("velero/default"), HasSubstr("alias of the access point"))));
+  ExpectRefused(AllOf(HasSubstr("velero/default"), HasSubstr("alias of the access point")));
 }
 
 TEST_F(RepositoryAccessTest, TagsReachEveryObject) {
@@ -341,8 +329,7 @@ TEST_F(RepositoryAccessTest, ACertificateInTheSettingsCountsWhereThereIsNoOther)
 
 TEST_F(RepositoryAccessTest, AnAccessModeThatIsUnknownIsNotTakenForWritable) {
   location_["spec"]["accessMode"] = "readonly";
-  EXPECT_THAT(Open(/*for_writing=*/true),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("spec.accessMode")));
+  ExpectRefused(HasSubstr("spec.accessMode"));
   location_["spec"]["accessMode"] = "ReadWrite";
   EXPECT_THAT(Open(/*for_writing=*/true), IsOk());
 }
@@ -373,14 +360,13 @@ TEST_F(RepositoryAccessTest, TheDocumentationHasARowForEachSetting) {
 
 TEST_F(RepositoryAccessTest, AWorkerForAzureGetsAccountAndCredentials) {
   Use("velero.io/azure", {{"storageAccount", "acct"}}, kAzureFile);
-  const auto access = Open(/*for_writing=*/true);
-  ASSERT_THAT(access, IsOk());
-  EXPECT_EQ(access->repository,
+  const RepositoryAccess access = MustOpen();
+  EXPECT_EQ(access.repository,
             (objects::JobRepository{.address = absl::StrCat("azure:b:/p/", kPath),
                                     .options = {"azure.account-name=acct", "azure.use-aad=false"},
                                     .has_keyring = true}));
-  EXPECT_THAT(access->env, ElementsAre(Pair("AZURE_CREDENTIALS_FILE", "/secrets/cloud")));
-  EXPECT_EQ(access->secret_data.at("cloud").Reveal(), kAzureFile);
+  EXPECT_THAT(access.env, ElementsAre(Pair("AZURE_CREDENTIALS_FILE", "/secrets/cloud")));
+  EXPECT_EQ(access.secret_data.at("cloud").Reveal(), kAzureFile);
 }
 
 TEST_F(RepositoryAccessTest, EachSettingOfAzureReachesTheWorker) {
@@ -395,15 +381,14 @@ TEST_F(RepositoryAccessTest, EachSettingOfAzureReachesTheWorker) {
        {"blockSizeInBytes", "4096"},
        {"caCert", "pem"}},
       kAzureFile);
-  const auto access = Open(/*for_writing=*/true);
-  ASSERT_THAT(access, IsOk());
-  EXPECT_THAT(access->repository.options,
+  const RepositoryAccess access = MustOpen();
+  EXPECT_THAT(access.repository.options,
               UnorderedElementsAre(
                   "azure.account-name=acct", "azure.storage-account-uri=https://acct.example/",
                   "azure.account-key-variable=MY_KEY", "azure.resource-group=backup(s)",
                   "azure.subscription-id=sub", "azure.block-size=1048576"));
-  EXPECT_TRUE(access->repository.has_certificates);
-  EXPECT_THAT(access->env, Contains(Pair("AZURE_AUTHORITY_HOST", "https://login.example/")));
+  EXPECT_TRUE(access.repository.has_certificates);
+  EXPECT_THAT(access.env, Contains(Pair("AZURE_AUTHORITY_HOST", "https://login.example/")));
   Config("storageAccountKeyEnvVar", "");
   EXPECT_THAT(RepositoryOf().options, Contains("azure.use-aad=true"));
 }
@@ -415,27 +400,25 @@ TEST_F(RepositoryAccessTest, AWorkerForGoogleGetsKeyAndCredentials) {
        {"serviceAccount", "velero@p"},
        {"universeDomain", "googleapis.com"}},
       kGoogleFile);
-  const auto access = Open(/*for_writing=*/true);
-  ASSERT_THAT(access, IsOk());
-  EXPECT_EQ(access->repository,
+  const RepositoryAccess access = MustOpen();
+  EXPECT_EQ(access.repository,
             (objects::JobRepository{.address = absl::StrCat("gs:b:/p/", kPath),
                                     .options = {"gs.kms-key-name=projects/p/k",
                                                 "gs.endpoint=https://storage-x.p.googleapis.com"},
                                     .has_keyring = true}));
-  EXPECT_THAT(access->env, ElementsAre(Pair("GOOGLE_APPLICATION_CREDENTIALS", "/secrets/cloud")));
+  EXPECT_THAT(access.env, ElementsAre(Pair("GOOGLE_APPLICATION_CREDENTIALS", "/secrets/cloud")));
   Config("storeEndpoint", "https://storage-y.p.googleapis.com");
   EXPECT_THAT(RepositoryOf().options, Contains("gs.endpoint=https://storage-y.p.googleapis.com"));
-  EXPECT_EQ(access->secret_data.at("cloud").Reveal(), kGoogleFile);
+  EXPECT_EQ(access.secret_data.at("cloud").Reveal(), kGoogleFile);
 }
 
 TEST_F(RepositoryAccessTest, WithoutASecretTheIdentityOfTheWorkerCounts) {
   location_["spec"].erase("credential");
   for (const char* provider : {"azure", "gcp"}) {
     Use(provider, provider == std::string("azure") ? Json{{"storageAccount", "acct"}} : Json(), "");
-    const auto access = Open(/*for_writing=*/true);
-    ASSERT_THAT(access, IsOk());
-    EXPECT_THAT(access->env, IsEmpty());
-    EXPECT_FALSE(access->secret_data.contains("cloud"));
+    const RepositoryAccess access = MustOpen();
+    EXPECT_THAT(access.env, IsEmpty());
+    EXPECT_FALSE(access.secret_data.contains("cloud"));
   }
 }
 
@@ -569,14 +552,13 @@ TEST_F(AccessKeeperTest, ReadsALocationOnceForAllOfItsWorkers) {
 }
 
 TEST_F(AccessKeeperTest, ASecretThatWasJustMadeIsNotCompared) {
-  const auto access = Open(/*for_writing=*/true);
-  ASSERT_THAT(access, IsOk());
-  keeper_.RecordMade(*access, "du-2", clock_.Now());
+  const RepositoryAccess access = MustOpen();
+  keeper_.RecordMade(access, "du-2", clock_.Now());
   api_.ClearCalls();
   Keep("du-2");
   EXPECT_THAT(api_.calls(), testing::IsEmpty());
   api_.Seed(SecretType(),
-            MakeAccessSecret("mover", "du-2", {}, objects::OwnerReference{.name = "du-2"}, *access)
+            MakeAccessSecret("mover", "du-2", {}, objects::OwnerReference{.name = "du-2"}, access)
                 .json());
   Exchange();
   Keep("du-2");
@@ -621,24 +603,20 @@ TEST_F(AccessKeeperTest, AWorkerKeepsWhatItHasWhenTheLocationCannotBeRead) {
 TEST_F(RepositoryAccessTest, AReadOnlyLocationIsNeverWrittenTo) {
   ASSERT_THAT(Open(/*for_writing=*/true), IsOk());
   location_["spec"]["accessMode"] = "ReadOnly";
-  EXPECT_THAT(Open(/*for_writing=*/true),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ReadOnly")));
-  const auto access = Open(/*for_writing=*/false);
-  ASSERT_THAT(access, IsOk());
-  EXPECT_TRUE(access->repository.is_read_only);
+  ExpectRefused(HasSubstr("ReadOnly"));
+  const RepositoryAccess access = MustOpen(/*for_writing=*/false);
+  EXPECT_TRUE(access.repository.is_read_only);
   location_["spec"]["accessMode"] = "ReadWrite";
-  const auto writable = Open(/*for_writing=*/false);
-  ASSERT_THAT(writable, IsOk());
-  EXPECT_FALSE(writable->repository.is_read_only);
+  const RepositoryAccess writable = MustOpen(/*for_writing=*/false);
+  EXPECT_FALSE(writable.repository.is_read_only);
 }
 
 // After a change of keys the repository opens with the new one, whatever older backups name.
 TEST_F(RepositoryAccessTest, TheKeyThatTheDataWasWrittenWithIsAHint) {
   EXPECT_THAT(Open(/*for_writing=*/false),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("mover-key import")));
-  const auto written = Open(/*for_writing=*/true);
-  ASSERT_THAT(written, IsOk());
-  const auto with_it = Open(/*for_writing=*/false, written->key_fingerprint);
+  const RepositoryAccess written = MustOpen();
+  const auto with_it = Open(/*for_writing=*/false, written.key_fingerprint);
   ASSERT_THAT(with_it, IsOk());
   EXPECT_EQ(with_it->missing_key, "");
   for (const bool for_writing : {false, true}) {
