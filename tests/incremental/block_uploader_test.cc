@@ -151,8 +151,7 @@ TEST(BlockUploaderTest, ARescanWithoutAListFindsTheSameTree) {
   SmallVolume v;
   v.device.Store(123'456, "changed");
   FullScanSource source;
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = v.volume.Stored(v.first->snapshot);
+  UploadOptions options = v.volume.OptionsOn(v.first->snapshot);
   const auto scan = v.volume.Backup(v.device, source, options);
   ASSERT_THAT(scan, IsOk());
   EXPECT_EQ(scan->mode_done, "full");
@@ -190,8 +189,7 @@ TEST(BlockUploaderTest, ChangesSinceAnotherBackupAreNoneSinceTheParent) {
   ASSERT_THAT(second, IsOk());
   ExtentListSource since_first({.base = v.first->snapshot.Hex(), .extents = {}});
   v.device.Store(17, "altered");
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = v.volume.Stored(second->snapshot);
+  UploadOptions options = v.volume.OptionsOn(second->snapshot);
   const auto third = v.volume.Backup(v.device, since_first, options);
   ASSERT_THAT(third, IsOk());
   EXPECT_THAT(Why(*third), testing::StartsWith("list-base-mismatch: "));
@@ -204,8 +202,7 @@ TEST(BlockUploaderTest, BesideAParentAListOfWhatIsAllocatedLeavesOutZeros) {
   v.device.Store(0, std::string(kSmall, '\0'));
   v.device.Store(5 * kChunk, "data");
   ExtentListSource source = AllocatedList({Data(5 * kChunk, 4)});
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = v.volume.Stored(v.first->snapshot);
+  UploadOptions options = v.volume.OptionsOn(v.first->snapshot);
   const auto full = v.volume.Backup(v.device, source, options);
   ASSERT_THAT(full, IsOk());
   EXPECT_EQ(full->mode_done, "full");
@@ -282,8 +279,7 @@ TEST(BlockUploaderTest, AFullThatIsNotAllowedIsRefusedAndNothingIsCommitted) {
   SmallVolume v;
   v.device.Store(0, RandomBytes(kSmall, 5));
   ExtentListSource source({.base = v.first->snapshot.Hex(), .extents = {}});
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = v.volume.Stored(v.first->snapshot);
+  UploadOptions options = v.volume.OptionsOn(v.first->snapshot);
   options.fail_on_fallback = true;
   const auto refused = v.volume.Backup(v.device, source, options);
   EXPECT_THAT(refused,
@@ -325,8 +321,7 @@ class FailingSource : public ChangedBlockSource {
 TEST(BlockUploaderTest, ASourceSaysWhetherReadingEverythingHelps) {
   SmallVolume v;
   v.device.Store(kSmall - 20, "changed");
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = v.volume.Stored(v.first->snapshot);
+  UploadOptions options = v.volume.OptionsOn(v.first->snapshot);
   FailingSource broken(
       WithFailure(absl::UnavailableError("no driver"), ListingFailure::kMetadataUnavailable));
   const auto full = v.volume.Backup(v.device, broken, options);
@@ -506,8 +501,7 @@ TEST(BlockUploaderTest, AParentWhoseTreesAreGoneMakesAFull) {
 TEST(BlockUploaderTest, TheChunkSizeIsTheChains) {
   SmallVolume v;
   ExtentListSource source({.base = v.first->snapshot.Hex(), .extents = {}});
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = v.volume.Stored(v.first->snapshot);
+  UploadOptions options = v.volume.OptionsOn(v.first->snapshot);
   options.chunk_bytes = 0;
   const auto kept = v.volume.Backup(v.device, source, options);
   ASSERT_THAT(kept, IsOk());
@@ -533,8 +527,7 @@ TEST(BlockUploaderTest, ANewChainKeepsTheChunkSizeUnlessAnotherIsAskedFor) {
   ASSERT_NE(repository::DefaultChunkBytes(kSmall), kChunk);
   SmallVolume v;
   ExtentListSource source({.base = v.first->snapshot.Hex(), .extents = {}});
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = v.volume.Stored(v.first->snapshot);
+  UploadOptions options = v.volume.OptionsOn(v.first->snapshot);
   options.chunk_bytes = 0;
   options.new_chain = true;
   const auto kept = v.volume.Backup(v.device, source, options);
@@ -549,8 +542,7 @@ TEST(BlockUploaderTest, ProgressIsOfWhatTheListNamesAndTheAuditOfItsSample) {
   v.device.Store(0, RandomBytes(4 * kChunk, 7));
   ExtentListSource source(
       {.base = v.first->snapshot.Hex(), .extents = {{{0, 8 * kChunk}, ExtentKind::kData}}});
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = v.volume.Stored(v.first->snapshot);
+  UploadOptions options = v.volume.OptionsOn(v.first->snapshot);
   std::vector<TransferProgress> told;
   options.on_progress = [&](const TransferProgress& progress) { told.push_back(progress); };
   const auto result = v.volume.Backup(v.device, source, options);
@@ -682,8 +674,7 @@ TEST(BlockUploaderTest, AnyFailureOfTheStoreLeavesARepositoryThatTheNextRunUses)
   for (int64_t call = 1;; ++call) {
     v.volume.store().SetObjects(objects);
     v.volume.Reopen();
-    UploadOptions options = VolumeFixture::Options();
-    options.parent = v.volume.Stored(v.first->snapshot);
+    UploadOptions options = v.volume.OptionsOn(v.first->snapshot);
     ExtentListSource source({.base = v.first->snapshot.Hex(), .extents = {Data(17, 7)}});
     v.volume.store().Restart();
     v.volume.store().AddFault(
@@ -708,8 +699,7 @@ TEST(BlockUploaderTest, AnyFailureOfTheStoreLeavesARepositoryThatTheNextRunUses)
 // --- Parents that are of another volume ---
 
 UploadOptions Restored(VolumeFixture& volume, const repository::Id& parent) {
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = volume.Stored(parent);
+  UploadOptions options = volume.OptionsOn(parent);
   options.incremental_asked = false;
   options.full_reason = FullReason::kRestored;
   return options;

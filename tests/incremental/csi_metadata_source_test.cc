@@ -91,6 +91,11 @@ class CsiMetadataSourceTest : public testing::Test {
                               });
   }
 
+  void ExpectThree() {
+    EXPECT_THAT(List(), IsOk());
+    EXPECT_EQ(listed_, kThreeListed);
+  }
+
   std::vector<ServedQuery> queries() const { return server_->queries(); }
 
   MetadataCluster cluster_;
@@ -110,8 +115,7 @@ class CsiMetadataSourceTest : public testing::Test {
 
 TEST_F(CsiMetadataSourceTest, ListsWhatChangedSinceTheBase) {
   Serve(Honest);
-  EXPECT_THAT(List(), IsOk());
-  EXPECT_EQ(listed_, kThreeListed);
+  ExpectThree();
   ASSERT_THAT(queries(), SizeIs(2));
   const ServedQuery query = queries()[0];
   EXPECT_TRUE(query.is_delta);
@@ -163,8 +167,7 @@ TEST_F(CsiMetadataSourceTest, AListThatHasItsMessagesTheSecondTimeIsWhole) {
   Serve([](int stream_number, const ServedQuery& query, ServedStream& stream) {
     return stream_number == 0 ? absl::OkStatus() : Honest(stream_number, query, stream);
   });
-  EXPECT_THAT(List(), IsOk());
-  EXPECT_EQ(listed_, kThreeListed);
+  ExpectThree();
 }
 
 TEST_F(CsiMetadataSourceTest, AMessageWithoutTuplesIsAnEmptyList) {
@@ -217,8 +220,7 @@ TEST_F(CsiMetadataSourceTest, AnOkThatComesTooEarlyIsNotTheEnd) {
     }
     return absl::OkStatus();
   });
-  EXPECT_THAT(List(), IsOk());
-  EXPECT_EQ(listed_, kThreeListed);
+  ExpectThree();
   EXPECT_THAT(queries(), SizeIs(4));
 }
 
@@ -232,8 +234,7 @@ TEST_F(CsiMetadataSourceTest, TheTailMayBeOutOfRange) {
   Serve([](int n, const ServedQuery& query, ServedStream& stream) -> absl::Status {
     return n == 1 ? Honest(n, query, stream) : absl::OutOfRangeError("beyond the volume");
   });
-  EXPECT_THAT(List(), IsOk());
-  EXPECT_EQ(listed_, kThreeListed);
+  ExpectThree();
 }
 
 // Two drivers answer OK when their context ends.
@@ -261,8 +262,7 @@ TEST_F(CsiMetadataSourceTest, AStreamThatEndsAtItsDeadlineGoesOnWhereItBrought) 
     cluster_.clock.Advance(options_.stream_time_max);
     return absl::OkStatus();
   });
-  EXPECT_THAT(List(), IsOk());
-  EXPECT_EQ(listed_, kThreeListed);
+  ExpectThree();
 }
 
 struct LieCase {
@@ -368,8 +368,7 @@ TEST_F(CsiMetadataSourceTest, ARefusedTokenIsReplacedOnce) {
     return query.token == "token-1" ? absl::UnauthenticatedError("expired")
                                     : ServeTuples(query, stream, kSize, kThree);
   });
-  EXPECT_THAT(List(), IsOk());
-  EXPECT_EQ(listed_, kThreeListed);
+  ExpectThree();
 }
 
 TEST_F(CsiMetadataSourceTest, AWrongAudienceIsPermanent) {
@@ -427,8 +426,7 @@ TEST_F(CsiMetadataSourceTest, AnotherCertificateIsFoundInTheClusterAgain) {
     }
     return absl::OkStatus();
   });
-  EXPECT_THAT(List(), IsOk());
-  EXPECT_EQ(listed_, kThreeListed);
+  ExpectThree();
   EXPECT_THAT(queries(), IsEmpty());
 }
 
@@ -537,8 +535,7 @@ INSTANTIATE_TEST_SUITE_P(Table, CsiMetadataCodeTest, testing::ValuesIn(kCodes),
 
 TEST_F(CsiMetadataSourceTest, AnOldServiceServes) {
   Serve(Honest, "v1alpha1");
-  EXPECT_THAT(List(), IsOk());
-  EXPECT_EQ(listed_, kThreeListed);
+  ExpectThree();
 }
 
 TEST_F(CsiMetadataSourceTest, TheBaseGoneInMidStreamIsSaid) {

@@ -98,8 +98,7 @@ class HeldProofTest : public testing::Test {
     volume_.Reopen();
     volume_.store().Restart();
     ExtentListSource source({.base = last_.Hex(), .extents = std::move(extents)});
-    UploadOptions options = VolumeFixture::Options();
-    options.parent = volume_.Stored(last_);
+    UploadOptions options = volume_.OptionsOn(last_);
     options.proof_limits = limits_;
     auto result = volume_.Backup(device_, source, options);
     if (result.ok()) {
@@ -208,8 +207,7 @@ TEST_F(HeldProofTest, ASidecarThatIsNotStoredIsAWarning) {
   volume_.store().Restart();
   volume_.Reopen();
   ExtentListSource source({.base = last_.Hex(), .extents = {}});
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = volume_.Stored(last_);
+  UploadOptions options = volume_.OptionsOn(last_);
   volume_.store().AddFault({.operation = StoreOperation::kPut,
                             .key_prefix = "aux/",
                             .last_call = 100,
@@ -386,8 +384,7 @@ TEST_F(HeldProofTest, PartsThatAreGoneAreNotKnown) {
 TEST_F(HeldProofTest, APackThatIsLostWhileABackupRunsEndsIt) {
   volume_.Reopen();
   FullScanSource source;
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = volume_.Stored(last_);
+  UploadOptions options = volume_.OptionsOn(last_);
   options.incremental_asked = false;
   options.on_progress = [&, is_lost = false](const TransferProgress& progress) mutable {
     if (progress.stage == "audit" && !std::exchange(is_lost, true)) {
@@ -464,8 +461,7 @@ class CopiedVolumeTest : public HeldProofTest {
     device_.Store(chunk * kChunk, RandomBytes(kChunk, ++seed_));
     ExtentListSource source(
         {.base = parent.Hex(), .extents = {{.extent = {chunk * kChunk, kChunk}}}});
-    UploadOptions options = VolumeFixture::Options();
-    options.parent = copy_.Stored(parent);
+    UploadOptions options = copy_.OptionsOn(parent);
     return copy_.Backup(device_, source, options);
   }
 

@@ -13,7 +13,6 @@
 #include "absl/strings/str_replace.h"
 #include "repository/blob_writer.h"
 #include "tests/incremental/volume_fixture.h"
-#include "tests/support/cheap_scrypt.h"
 #include "tests/support/unproven.h"
 
 namespace csidelta::incremental::hostile_volume_test {

@@ -66,8 +66,7 @@ class LostPacksTest : public testing::Test {
 
   absl::StatusOr<BackupResult> Force(const repository::Id& parent) {
     FullScanSource source;
-    UploadOptions options = VolumeFixture::Options();
-    options.parent = volume_.Stored(parent);
+    UploadOptions options = volume_.OptionsOn(parent);
     options.incremental_asked = false;
     return volume_.Backup(device_, source, options);
   }
@@ -148,8 +147,7 @@ TEST_F(LostPacksTest, AnIncrementOfALostPackIsAFullThatBringsItBack) {
 TEST_F(LostPacksTest, ALostPackIsAnErrorIfAFullIsNotAllowed) {
   Lose();
   ExtentListSource source({.base = first_.Hex(), .extents = {}});
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = volume_.Stored(first_);
+  UploadOptions options = volume_.OptionsOn(first_);
   options.fail_on_fallback = true;
   EXPECT_TRUE(IsFallbackRefused(volume_.Backup(device_, source, options).status()));
 }
@@ -205,8 +203,7 @@ TEST_F(LostPacksTest, AnUnchangedImageIsComparedByTheIndex) {
   };
   Lose();
   WhatThereIs source;
-  UploadOptions options = VolumeFixture::Options();
-  options.parent = volume_.Stored(first_);
+  UploadOptions options = volume_.OptionsOn(first_);
   const auto backup = volume_.Backup(device_, source, options);
   ASSERT_THAT(backup, IsOk());
   EXPECT_EQ(backup->mode_done, "incremental");

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -84,6 +83,12 @@ class VolumeFixture {
     return options;
   }
 
+  UploadOptions OptionsOn(const repository::Id& parent) {
+    UploadOptions options = Options();
+    options.parent = Stored(parent);
+    return options;
+  }
+
   absl::StatusOr<BackupResult> Backup(support::FakeBlockDevice& device, ChangedBlockSource& source,
                                       UploadOptions options) {
     return UploadBlocks(ctx_, *repository_, device, source, random_, options);
@@ -98,9 +103,7 @@ class VolumeFixture {
                                                  const repository::Id& parent,
                                                  std::vector<ListedExtent> extents) {
     ExtentListSource source({.base = parent.Hex(), .extents = std::move(extents)});
-    UploadOptions options = Options();
-    options.parent = Stored(parent);
-    return Backup(device, source, options);
+    return Backup(device, source, OptionsOn(parent));
   }
 
   repository::StoredSnapshot Stored(const repository::Id& id) {
