@@ -13,9 +13,7 @@
 #include "PluginLister.grpc.pb.h"
 #include "absl/strings/str_cat.h"
 #include "backupitemaction/v2/BackupItemAction.grpc.pb.h"
-#include "grpc_broker.grpc.pb.h"
 #include "grpc_controller.grpc.pb.h"
-#include "grpc_stdio.grpc.pb.h"
 #include "itemblockaction/v1/ItemBlockAction.grpc.pb.h"
 #include "plugin/server.h"
 #include "restoreitemaction/v2/RestoreItemAction.grpc.pb.h"
@@ -25,7 +23,6 @@ namespace csidelta::plugin::adapters_test {
 namespace {
 
 using testing::ElementsAre;
-using testing::IsEmpty;
 
 constexpr char kName[] = "example.io/a";
 constexpr char kItem[] = R"({"kind":"Pod","n":1})";
@@ -207,39 +204,21 @@ void ExpectSelector(const generated::ResourceSelector& selector, const std::stri
 }
 
 TEST_F(AdaptersTest, EveryKindSaysWhatItAppliesTo) {
-  grpc::ClientContext contexts[4];
-  {
-    v2::BackupItemActionAppliesToRequest request;
+  const auto expect = [](const auto& stub, auto request, auto response, const char* text) {
+    grpc::ClientContext context;
     request.set_plugin(kName);
-    v2::BackupItemActionAppliesToResponse response;
-    const auto stub = v2::BackupItemAction::NewStub(Connect());
-    ASSERT_TRUE(stub->AppliesTo(&contexts[0], request, &response).ok());
-    ExpectSelector(response.resourceselector(), "backed-up");
-  }
-  {
-    v2::RestoreItemActionAppliesToRequest request;
-    request.set_plugin(kName);
-    v2::RestoreItemActionAppliesToResponse response;
-    const auto stub = v2::RestoreItemAction::NewStub(Connect());
-    ASSERT_TRUE(stub->AppliesTo(&contexts[1], request, &response).ok());
-    ExpectSelector(response.resourceselector(), "restored");
-  }
-  {
-    generated::DeleteItemActionAppliesToRequest request;
-    request.set_plugin(kName);
-    generated::DeleteItemActionAppliesToResponse response;
-    const auto stub = generated::DeleteItemAction::NewStub(Connect());
-    ASSERT_TRUE(stub->AppliesTo(&contexts[2], request, &response).ok());
-    ExpectSelector(response.resourceselector(), "deleted");
-  }
-  {
-    v1::ItemBlockActionAppliesToRequest request;
-    request.set_plugin(kName);
-    v1::ItemBlockActionAppliesToResponse response;
-    const auto stub = v1::ItemBlockAction::NewStub(Connect());
-    ASSERT_TRUE(stub->AppliesTo(&contexts[3], request, &response).ok());
-    ExpectSelector(response.resourceselector(), "blocked");
-  }
+    ASSERT_TRUE(stub->AppliesTo(&context, request, &response).ok());
+    ExpectSelector(response.resourceselector(), text);
+  };
+  expect(v2::BackupItemAction::NewStub(Connect()), v2::BackupItemActionAppliesToRequest(),
+         v2::BackupItemActionAppliesToResponse(), "backed-up");
+  expect(v2::RestoreItemAction::NewStub(Connect()), v2::RestoreItemActionAppliesToRequest(),
+         v2::RestoreItemActionAppliesToResponse(), "restored");
+  expect(generated::DeleteItemAction::NewStub(Connect()),
+         generated::DeleteItemActionAppliesToRequest(),
+         generated::DeleteItemActionAppliesToResponse(), "deleted");
+  expect(v1::ItemBlockAction::NewStub(Connect()), v1::ItemBlockActionAppliesToRequest(),
+         v1::ItemBlockActionAppliesToResponse(), "blocked");
 }
 
 TEST_F(AdaptersTest, ABackupIsAskedAndItsAnswerIsWhole) {
@@ -400,25 +379,6 @@ TEST_F(AdaptersTest, WhatIsListedDependsOnTheHostsOwnName) {
                                                    "DeleteItemAction", "ItemBlockAction"));
   EXPECT_THAT(kinds("grpc-go/1.45.0"), ElementsAre("DeleteItemAction"));
   EXPECT_THAT(kinds(""), ElementsAre("DeleteItemAction"));
-}
-
-TEST_F(AdaptersTest, StreamsOfTheHostAreSilentUntilItEndsThem) {
-  const auto channel = Connect();
-  grpc::ClientContext broker_context;
-  const auto broker = ::plugin::GRPCBroker::NewStub(channel)->StartStream(&broker_context);
-  EXPECT_TRUE(broker->Write(::plugin::ConnInfo()));
-  broker->WritesDone();
-  ::plugin::ConnInfo info;
-  EXPECT_FALSE(broker->Read(&info));
-  EXPECT_TRUE(broker->Finish().ok());
-  grpc::ClientContext stdio_context;
-  const google::protobuf::Empty empty;
-  const auto stdio = ::plugin::GRPCStdio::NewStub(channel)->StreamStdio(&stdio_context, empty);
-  stdio_context.TryCancel();
-  ::plugin::StdioData data;
-  EXPECT_FALSE(stdio->Read(&data));
-  EXPECT_EQ(stdio->Finish().error_code(), grpc::StatusCode::CANCELLED);
-  EXPECT_THAT(calls_, IsEmpty());
 }
 
 TEST_F(AdaptersTest, TheHostMayAskForTheEnd) {

@@ -154,7 +154,10 @@ TEST_F(ServerTest, HealthIsThatOfThePluginAndOfNothingElse) {
     grpc::health::v1::HealthCheckRequest request;
     request.set_service(service);
     grpc::health::v1::HealthCheckResponse response;
-    return stub->Check(&context, request, &response).error_code();
+    const grpc::StatusCode code = stub->Check(&context, request, &response).error_code();
+    EXPECT_EQ(response.status() == grpc::health::v1::HealthCheckResponse::SERVING,
+              code == grpc::StatusCode::OK);
+    return code;
   };
   EXPECT_EQ(check("plugin"), grpc::StatusCode::OK);
   EXPECT_EQ(check(""), grpc::StatusCode::OK);
