@@ -141,6 +141,11 @@ class Cluster {
     EXPECT_FALSE(findings.empty()) << check << " says nothing";
     return findings.empty() ? Finding() : findings[0];
   }
+  void ExpectGood(const std::string& check) {
+    const Finding finding = FindingOf(check);
+    EXPECT_EQ(ToString(finding.severity), ToString(Severity::kGood))
+        << finding.subject << finding.text;
+  }
   std::vector<Finding> FindingsOf(const std::string& check, bool probe = false) {
     std::vector<Finding> findings = Findings(probe);
     std::erase_if(findings, [&](const Finding& finding) { return finding.check != check; });
@@ -1141,24 +1146,24 @@ TEST(CheckupTest, AFullBackupThatEndsInTimeOrWasNeverMeasuredIsGood) {
 TEST(CheckupTest, AQueueThatEndsInTimeIsGood) {
   Cluster in_time;
   SeedQueue(in_time, 80, absl::Minutes(30));
-  EXPECT_EQ(ToString(in_time.FindingOf("mover-queue").severity), ToString(Severity::kGood));
+  in_time.ExpectGood("mover-queue");
   Cluster patient;
   SeedQueue(patient, 81, absl::Minutes(30));
   SetsInContainer(
       kServer, "args",
       {"server", "--features=EnableCSI", "--default-item-operation-timeout", "12h"})(patient);
-  EXPECT_EQ(ToString(patient.FindingOf("mover-queue").severity), ToString(Severity::kGood));
+  patient.ExpectGood("mover-queue");
   Cluster of_last_month;
   SeedQueue(of_last_month, 81, absl::Minutes(30));
   of_last_month.clock().Advance(absl::Hours(24 * 30));
-  EXPECT_EQ(ToString(of_last_month.FindingOf("mover-queue").severity), ToString(Severity::kGood));
+  of_last_month.ExpectGood("mover-queue");
 }
 
 TEST(CheckupTest, UsualFlagsOfTheControllerAreGood) {
   Cluster cluster;
   SetsInContainer(kController, "args",
                   {"datamover", "--requests-per-second=100", "--concurrent-reconciles=4"})(cluster);
-  EXPECT_EQ(ToString(cluster.FindingOf("mover-flags").severity), ToString(Severity::kGood));
+  cluster.ExpectGood("mover-flags");
 }
 
 // What the API server answers to a create of that kind is this error.
@@ -1713,7 +1718,7 @@ TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
   const objects::CopyRecord by_mover = {
       .from = "velero/b1-x", .id = "transfer-uid", .upload = "nightly"};
   SeedCopy(cluster, by_mover, absl::Minutes(5));
-  EXPECT_EQ(ToString(cluster.FindingOf("copies-into-volumes").severity), ToString(Severity::kGood));
+  cluster.ExpectGood("copies-into-volumes");
   cluster.api().Remove({DataDownloadType(), "velero", "b1-x"});
   EXPECT_THAT(cluster.FindingOf("copies-into-volumes").remediation,
               HasSubstr("csi-delta restore --upload nightly --into shop/orders"));
@@ -1732,8 +1737,7 @@ TEST(CheckupTest, OfARestoreThatIsNamedEachPvcWithoutDataHasItsCommand) {
   EXPECT_EQ(cluster.FindingsOf("restores-without-data").size(), 2U);
   cluster.api().SetField(kClaim, {"metadata", "annotations", objects::kRestoredAtAnnotation},
                          cluster.Now());
-  EXPECT_EQ(ToString(cluster.FindingOf("restores-without-data").severity),
-            ToString(Severity::kGood));
+  cluster.ExpectGood("restores-without-data");
 }
 
 // One that a killed program left is of no use to a new DataDownload, and stays.
@@ -1742,7 +1746,7 @@ TEST(CheckupTest, AConsentThatIsLeftIsNamed) {
   cluster.api().Seed(DataDownloadType(), Transfer("DataDownload", "New", cluster.Now()));
   cluster.api().SetField(kClaim, {"metadata", "annotations", objects::kMayWriteAnnotation},
                          "transfer-uid");
-  EXPECT_EQ(ToString(cluster.FindingOf("copies-into-volumes").severity), ToString(Severity::kGood));
+  cluster.ExpectGood("copies-into-volumes");
   for (const bool is_gone : {false, true}) {
     cluster.api().Seed(DataDownloadType(), Transfer("DataDownload", "Failed", cluster.Now()));
     if (is_gone) {
@@ -1760,15 +1764,13 @@ TEST(CheckupTest, KindsOfLonghornThatAreKnownAndThoseOfOtherGroupsAreGood) {
   Cluster cluster;
   SeedLonghornKind(cluster, "engines", "Engine");
   SeedLonghornKind(cluster, "others", "Other", "example.io");
-  const Finding finding = cluster.FindingOf("longhorn-kinds");
-  EXPECT_EQ(finding.severity, Severity::kGood) << finding.subject << finding.text;
+  cluster.ExpectGood("longhorn-kinds");
 }
 
 TEST(CheckupTest, LonghornIsGoodWhereTheSettingsOfThePluginSayItIs) {
   Cluster cluster;
   SetPlugin(cluster, {{"longhornNamespace", "storage"}});
-  EXPECT_EQ(ToString(cluster.FindingOf("longhorn-found").severity), ToString(Severity::kGood))
-      << "a cluster without Longhorn";
+  cluster.ExpectGood("longhorn-found");
   SeedLonghornKind(cluster, "settings", "Setting");
   SeedLonghornSetting(cluster, "current-longhorn-version", "v1.12.1", "storage");
   const Finding finding = cluster.FindingOf("longhorn-found");
@@ -1790,7 +1792,7 @@ TEST(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
   SeedNative(cluster, "csd-2", "gone", DeletedBefore(cluster, absl::Minutes(1)));
   SeedNative(cluster, "csd-3", "gone", {{"status", {{"markRemoved", true}}}});
   SeedLonghornSnapshot(cluster, "of-a-user", Json::object());
-  EXPECT_EQ(ToString(cluster.FindingOf("longhorn-native").severity), ToString(Severity::kGood));
+  cluster.ExpectGood("longhorn-native");
   cluster.api().Remove({BackupType(), "velero", backup});
   for (int i = 4; i < 10; ++i) {
     SeedNative(cluster, absl::StrCat("csd-", i), "gone", Json::object());
@@ -1818,7 +1820,7 @@ TEST(CheckupTest, ANativeSnapshotWhoseObjectLonghornMadeAgainIsNamed) {
                                   "csd-" + std::string(40, 'G'), "x" + std::string(43, '5')}) {
     SeedLonghornSnapshot(cluster, name, {{"spec", {{"createSnapshot", false}}}});
   }
-  EXPECT_EQ(ToString(cluster.FindingOf("longhorn-native").severity), ToString(Severity::kGood));
+  cluster.ExpectGood("longhorn-native");
   SeedNativeMadeAgain(cluster, '6', Json::object());
   SeedNativeMadeAgain(cluster, '7', Json::object());
   // The first snapshot of a clone has the name of its source's, and no labels.
@@ -1871,8 +1873,7 @@ TEST(CheckupTest, WhatThePageOfLonghornHasForMovingIsGood) {
                      MakeObject("storage.k8s.io/v1", "StorageClass", "", "longhorn"));
   SetSettings(cluster, std::string(Between(moving, "\n```json\n", "\n```\n")));
   for (const char* const check : {"longhorn-class", "mover-settings", "mover-setting-names"}) {
-    const Finding finding = cluster.FindingOf(check);
-    EXPECT_EQ(ToString(finding.severity), ToString(Severity::kGood)) << finding.text;
+    cluster.ExpectGood(check);
   }
 }
 
@@ -1916,8 +1917,7 @@ TEST(CheckupTest, SnapshotsOfLonghornThatComeAndGoAsTheyShouldAreGood) {
   SeedLonghornSnapshot(cluster, "shown",
                        {{"spec", {{"createSnapshot", false}}},
                         {"status", {{"requestedTime", nullptr}, {"readyToUse", false}}}});
-  const Finding finding = cluster.FindingOf("longhorn-snapshots");
-  EXPECT_EQ(ToString(finding.severity), ToString(Severity::kGood)) << finding.text;
+  cluster.ExpectGood("longhorn-snapshots");
 }
 
 TEST(CheckupTest, HarmlessJobsClassesAndWebhooksAreGood) {
@@ -1933,8 +1933,7 @@ TEST(CheckupTest, HarmlessJobsClassesAndWebhooksAreGood) {
            {"Ignore", Json::array()}}) {
     SeedLonghornWebhook(cluster, policy, endpoints);
     for (const char* const check : {"longhorn-jobs", "longhorn-class", "longhorn-webhook"}) {
-      const Finding finding = cluster.FindingOf(check);
-      EXPECT_EQ(ToString(finding.severity), ToString(Severity::kGood)) << finding.text;
+      cluster.ExpectGood(check);
     }
   }
 }
@@ -1969,8 +1968,7 @@ TEST(CheckupTest, SchedulesWithoutLonghornsObjectsAndThoseUnderTheGuardAreGood) 
     }
     SetPlugin(cluster, harmless.settings);
     SeedSchedule(cluster, "nightly", harmless.backup_spec);
-    const Finding finding = cluster.FindingOf("longhorn-in-backups");
-    EXPECT_EQ(finding.severity, Severity::kGood) << harmless.name << ": " << finding.text;
+    cluster.ExpectGood("longhorn-in-backups");
   }
 }
 
@@ -2124,19 +2122,19 @@ TEST(CheckupTest, NodesWhoseClocksAgreeAndThoseThatAreAwayAreGood) {
   SeedNode(cluster, "renewed", absl::Seconds(9), "True");
   SeedNode(cluster, "just-gone", absl::Seconds(39), "True");
   SeedNode(cluster, "gone", absl::Hours(9), "Unknown");
-  EXPECT_EQ(ToString(cluster.FindingOf("clock-skew").severity), ToString(Severity::kGood));
+  cluster.ExpectGood("clock-skew");
 }
 
 TEST(CheckupTest, MemoryAndScratchThatSufficeAreGood) {
   Cluster cluster;
   SetsInContainer(kController, "resources", {{"limits", {{"memory", "64Mi"}}}})(cluster);
   SeedLargeVolume(cluster, "2Ti");
-  EXPECT_EQ(ToString(cluster.FindingOf("mover-memory").severity), ToString(Severity::kGood));
-  EXPECT_EQ(ToString(cluster.FindingOf("mover-scratch").severity), ToString(Severity::kGood));
+  cluster.ExpectGood("mover-memory");
+  cluster.ExpectGood("mover-scratch");
   Cluster not_backed_up;
   SeedLargeVolume(not_backed_up, "6Ti");
   not_backed_up.api().Remove({DataUploadType(), "velero", "b1-x"});
-  EXPECT_EQ(ToString(not_backed_up.FindingOf("mover-scratch").severity), ToString(Severity::kGood));
+  not_backed_up.ExpectGood("mover-scratch");
 }
 
 TEST(CheckupTest, AWorkerPodIsTriedAsTheMoverWouldMakeItAndNotMade) {
@@ -2151,7 +2149,7 @@ TEST(CheckupTest, AWorkerPodIsTriedAsTheMoverWouldMakeItAndNotMade) {
         return request.object;
       });
   const int objects = cluster.api().object_count();
-  EXPECT_EQ(ToString(cluster.FindingOf("mover-worker-pod").severity), ToString(Severity::kGood));
+  cluster.ExpectGood("mover-worker-pod");
   EXPECT_EQ(cluster.api().object_count(), objects);
   ASSERT_THAT(tried, ::testing::SizeIs(2)) << "a Pod and a PVC of the class in use";
   EXPECT_EQ(k8s::Label(tried[0], "team"), "storage");

@@ -8,7 +8,6 @@
 
 #include "base/random.h"
 #include "doctor/checkup.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objects/backup_storage_location.h"
 #include "objects/cluster.h"
