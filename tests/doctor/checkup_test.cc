@@ -1125,7 +1125,9 @@ std::vector<Ailment> OfTheQueue() {
   };
 }
 
-TEST(CheckupTest, AFullBackupThatEndsInTimeOrWasNeverMeasuredIsGood) {
+class CheckupTest : public ::testing::Test, protected Cluster {};
+
+TEST_F(CheckupTest, AFullBackupThatEndsInTimeOrWasNeverMeasuredIsGood) {
   const auto expect = [](Cluster& c, const char* text) {
     const Finding found = c.FindingOf("mover-first-full");
     EXPECT_EQ(ToString(found.severity), ToString(Severity::kGood));
@@ -1143,7 +1145,7 @@ TEST(CheckupTest, AFullBackupThatEndsInTimeOrWasNeverMeasuredIsGood) {
   expect(unmeasured, "is unknown");
 }
 
-TEST(CheckupTest, AQueueThatEndsInTimeIsGood) {
+TEST_F(CheckupTest, AQueueThatEndsInTimeIsGood) {
   Cluster in_time;
   SeedQueue(in_time, 80, absl::Minutes(30));
   in_time.ExpectGood("mover-queue");
@@ -1159,11 +1161,10 @@ TEST(CheckupTest, AQueueThatEndsInTimeIsGood) {
   of_last_month.ExpectGood("mover-queue");
 }
 
-TEST(CheckupTest, UsualFlagsOfTheControllerAreGood) {
-  Cluster cluster;
+TEST_F(CheckupTest, UsualFlagsOfTheControllerAreGood) {
   SetsInContainer(kController, "args",
-                  {"datamover", "--requests-per-second=100", "--concurrent-reconciles=4"})(cluster);
-  cluster.ExpectGood("mover-flags");
+                  {"datamover", "--requests-per-second=100", "--concurrent-reconciles=4"})(*this);
+  ExpectGood("mover-flags");
 }
 
 // What the API server answers to a create of that kind is this error.
@@ -1626,7 +1627,7 @@ SeverityCounts PlacesInSource() {
 
 // AilmentTest causes each ailment and finds it, with its remediation: so nothing that a check finds
 // goes untested.
-TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
+TEST_F(CheckupTest, EachFindingOfACheckHasAnAilment) {
   std::set<std::string> checks;
   SeverityCounts ailing;
   for (const Ailment& ailment : AllAilments()) {
@@ -1649,7 +1650,7 @@ TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
   EXPECT_GE(places, 45) << "the sources are read";
 }
 
-TEST(CheckupTest, WhatIsNoAilmentIsNotReported) {
+TEST_F(CheckupTest, WhatIsNoAilmentIsNotReported) {
   for (const auto& some : {OfVeleroAndMoverThatAreNone(), OfDriversThatAreNone()}) {
     for (const Ailment& none : some) {
       SCOPED_TRACE(absl::StrCat(none.check, ": ", none.text));
@@ -1661,26 +1662,24 @@ TEST(CheckupTest, WhatIsNoAilmentIsNotReported) {
   }
 }
 
-TEST(CheckupTest, AServiceOfSnapshotMetadataWithItsOwnCertificateIsGood) {
-  Cluster cluster;
-  cluster.ServeMetadata("");
-  const Finding finding = cluster.FindingOf("driver-metadata-service");
+TEST_F(CheckupTest, AServiceOfSnapshotMetadataWithItsOwnCertificateIsGood) {
+  ServeMetadata("");
+  const Finding finding = FindingOf("driver-metadata-service");
   EXPECT_EQ(ToString(finding.severity), ToString(Severity::kGood)) << finding.text;
   EXPECT_THAT(finding.subject, HasSubstr("service 127.0.0.1:"));
 }
 
-TEST(CheckupTest, SnapshotsThatTheStorageHasAndThoseDeletedMeanwhileAreGood) {
-  Cluster cluster;
-  SeedContent(cluster, "monday");
-  SeedContent(cluster, "tuesday");
-  cluster.stored_handles = {"handle-of-monday"};
-  cluster.on_listing = [&] { cluster.api().Remove(VolumeSnapshotContentKey("tuesday")); };
-  const Finding finding = cluster.FindingOf("driver-snapshots");
+TEST_F(CheckupTest, SnapshotsThatTheStorageHasAndThoseDeletedMeanwhileAreGood) {
+  SeedContent(*this, "monday");
+  SeedContent(*this, "tuesday");
+  stored_handles = {"handle-of-monday"};
+  on_listing = [&] { api().Remove(VolumeSnapshotContentKey("tuesday")); };
+  const Finding finding = FindingOf("driver-snapshots");
   EXPECT_EQ(finding.severity, Severity::kGood);
   EXPECT_THAT(finding.text, HasSubstr("has the snapshots of all"));
 }
 
-TEST(CheckupTest, KindsAreNamespacedAsTheApiServerHasThem) {
+TEST_F(CheckupTest, KindsAreNamespacedAsTheApiServerHasThem) {
   for (const k8s::ResourceType& type :
        {objects::ServiceAccount::Type(), objects::ResourceQuota::Type(),
         objects::Deployment::Type()}) {
@@ -1694,65 +1693,59 @@ TEST(CheckupTest, KindsAreNamespacedAsTheApiServerHasThem) {
   EXPECT_TRUE(kScheduleKind.Type().namespaced);
 }
 
-TEST(CheckupTest, ASnapshotThatIsToBeDeletedForOverAnHourIsWarnedOfOnce) {
-  Cluster cluster;
+TEST_F(CheckupTest, ASnapshotThatIsToBeDeletedForOverAnHourIsWarnedOfOnce) {
   Json content = support::MakeContentObject("c2", "shop", "s2", "handle-2");
-  cluster.api().Seed(VolumeSnapshotContentType(), content);
+  api().Seed(VolumeSnapshotContentType(), content);
   SetJson(content, {"metadata", "name"}, "c3");
-  SetJson(content, {"metadata", "deletionTimestamp"}, Ago(cluster, absl::Minutes(59)));
-  cluster.api().Seed(VolumeSnapshotContentType(), content);
+  SetJson(content, {"metadata", "deletionTimestamp"}, Ago(*this, absl::Minutes(59)));
+  api().Seed(VolumeSnapshotContentType(), content);
   content = support::MakeContentObject("c1", "shop", "s1", "handle-1");
-  SetJson(content, {"metadata", "deletionTimestamp"}, Ago(cluster, absl::Hours(2)));
+  SetJson(content, {"metadata", "deletionTimestamp"}, Ago(*this, absl::Hours(2)));
   SetJson(content, {"metadata", "finalizers"}, Json::array({objects::kDeletionFinalizer}));
-  cluster.api().Seed(VolumeSnapshotContentType(), content);
-  const std::vector<Finding> warnings = cluster.FindingsOf("stuck-contents");
+  api().Seed(VolumeSnapshotContentType(), content);
+  const std::vector<Finding> warnings = FindingsOf("stuck-contents");
   ASSERT_THAT(warnings, ::testing::SizeIs(1));
   EXPECT_THAT(warnings[0].text, HasSubstr("has not been seen to delete snapshot handle-1"));
 }
 
 // The command finishes it; while something still writes there is nothing to do.
-TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
-  Cluster cluster;
-  Json download = Transfer("DataDownload", "InProgress", cluster.Now());
-  cluster.api().Seed(DataDownloadType(), download);
+TEST_F(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
+  Json download = Transfer("DataDownload", "InProgress", Now());
+  api().Seed(DataDownloadType(), download);
   const objects::CopyRecord by_mover = {
       .from = "velero/b1-x", .id = "transfer-uid", .upload = "nightly"};
-  SeedCopy(cluster, by_mover, absl::Minutes(5));
-  cluster.ExpectGood("copies-into-volumes");
-  cluster.api().Remove({DataDownloadType(), "velero", "b1-x"});
-  EXPECT_THAT(cluster.FindingOf("copies-into-volumes").remediation,
+  SeedCopy(*this, by_mover, absl::Minutes(5));
+  ExpectGood("copies-into-volumes");
+  api().Remove({DataDownloadType(), "velero", "b1-x"});
+  EXPECT_THAT(FindingOf("copies-into-volumes").remediation,
               HasSubstr("csi-delta restore --upload nightly --into shop/orders"));
 }
 
-TEST(CheckupTest, OfARestoreThatIsNamedEachPvcWithoutDataHasItsCommand) {
-  Cluster cluster;
-  SeedWithoutData(cluster);
-  EXPECT_EQ(cluster.FindingOf("restores-without-data").remediation,
+TEST_F(CheckupTest, OfARestoreThatIsNamedEachPvcWithoutDataHasItsCommand) {
+  SeedWithoutData(*this);
+  EXPECT_EQ(FindingOf("restores-without-data").remediation,
             "csi-delta doctor --restore back names the command for each");
-  cluster.restore = "back";
-  EXPECT_EQ(cluster.FindingOf("restores-without-data").remediation,
+  restore = "back";
+  EXPECT_EQ(FindingOf("restores-without-data").remediation,
             std::string("with restore.intoExistingVolumes switched on in the mover's settings, and "
                         "without a Pod that uses the PVC: ") +
                 kCommand);
-  EXPECT_EQ(cluster.FindingsOf("restores-without-data").size(), 2U);
-  cluster.api().SetField(kClaim, {"metadata", "annotations", objects::kRestoredAtAnnotation},
-                         cluster.Now());
-  cluster.ExpectGood("restores-without-data");
+  EXPECT_EQ(FindingsOf("restores-without-data").size(), 2U);
+  api().SetField(kClaim, {"metadata", "annotations", objects::kRestoredAtAnnotation}, Now());
+  ExpectGood("restores-without-data");
 }
 
 // One that a killed program left is of no use to a new DataDownload, and stays.
-TEST(CheckupTest, AConsentThatIsLeftIsNamed) {
-  Cluster cluster;
-  cluster.api().Seed(DataDownloadType(), Transfer("DataDownload", "New", cluster.Now()));
-  cluster.api().SetField(kClaim, {"metadata", "annotations", objects::kMayWriteAnnotation},
-                         "transfer-uid");
-  cluster.ExpectGood("copies-into-volumes");
+TEST_F(CheckupTest, AConsentThatIsLeftIsNamed) {
+  api().Seed(DataDownloadType(), Transfer("DataDownload", "New", Now()));
+  api().SetField(kClaim, {"metadata", "annotations", objects::kMayWriteAnnotation}, "transfer-uid");
+  ExpectGood("copies-into-volumes");
   for (const bool is_gone : {false, true}) {
-    cluster.api().Seed(DataDownloadType(), Transfer("DataDownload", "Failed", cluster.Now()));
+    api().Seed(DataDownloadType(), Transfer("DataDownload", "Failed", Now()));
     if (is_gone) {
-      cluster.api().Remove({DataDownloadType(), "velero", "b1-x"});
+      api().Remove({DataDownloadType(), "velero", "b1-x"});
     }
-    const Finding finding = cluster.FindingOf("copies-into-volumes");
+    const Finding finding = FindingOf("copies-into-volumes");
     EXPECT_EQ(ToString(finding.severity), ToString(Severity::kNote));
     EXPECT_EQ(finding.subject, "PVC shop/orders");
     EXPECT_EQ(finding.remediation,
@@ -1760,73 +1753,68 @@ TEST(CheckupTest, AConsentThatIsLeftIsNamed) {
   }
 }
 
-TEST(CheckupTest, KindsOfLonghornThatAreKnownAndThoseOfOtherGroupsAreGood) {
-  Cluster cluster;
-  SeedLonghornKind(cluster, "engines", "Engine");
-  SeedLonghornKind(cluster, "others", "Other", "example.io");
-  cluster.ExpectGood("longhorn-kinds");
+TEST_F(CheckupTest, KindsOfLonghornThatAreKnownAndThoseOfOtherGroupsAreGood) {
+  SeedLonghornKind(*this, "engines", "Engine");
+  SeedLonghornKind(*this, "others", "Other", "example.io");
+  ExpectGood("longhorn-kinds");
 }
 
-TEST(CheckupTest, LonghornIsGoodWhereTheSettingsOfThePluginSayItIs) {
-  Cluster cluster;
-  SetPlugin(cluster, {{"longhornNamespace", "storage"}});
-  cluster.ExpectGood("longhorn-found");
-  SeedLonghornKind(cluster, "settings", "Setting");
-  SeedLonghornSetting(cluster, "current-longhorn-version", "v1.12.1", "storage");
-  const Finding finding = cluster.FindingOf("longhorn-found");
+TEST_F(CheckupTest, LonghornIsGoodWhereTheSettingsOfThePluginSayItIs) {
+  SetPlugin(*this, {{"longhornNamespace", "storage"}});
+  ExpectGood("longhorn-found");
+  SeedLonghornKind(*this, "settings", "Setting");
+  SeedLonghornSetting(*this, "current-longhorn-version", "v1.12.1", "storage");
+  const Finding finding = FindingOf("longhorn-found");
   EXPECT_EQ(ToString(finding.severity), ToString(Severity::kGood));
   EXPECT_EQ(finding.subject, "Longhorn in storage");
   EXPECT_EQ(finding.text, "version v1.12.1");
-  cluster.api().Forbid("list", "settings");
-  for (const Finding& unknown : cluster.FindingsOf("longhorn-found")) {
+  api().Forbid("list", "settings");
+  for (const Finding& unknown : FindingsOf("longhorn-found")) {
     EXPECT_EQ(ToString(unknown.severity), ToString(Severity::kUnknown)) << unknown.text;
   }
 }
 
 // Nothing deletes it: Velero may read a backup again from its bucket.
-TEST(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
-  Cluster cluster;
+TEST_F(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
   const std::string backup = "nightly-" + std::string(80, 'x');
-  cluster.api().Seed(BackupType(), support::MakeBackupObject(backup, "Completed"));
-  SeedNative(cluster, "csd-1", backup, Json::object());
-  SeedNative(cluster, "csd-2", "gone", DeletedBefore(cluster, absl::Minutes(1)));
-  SeedNative(cluster, "csd-3", "gone", {{"status", {{"markRemoved", true}}}});
-  SeedLonghornSnapshot(cluster, "of-a-user", Json::object());
-  cluster.ExpectGood("longhorn-native");
-  cluster.api().Remove({BackupType(), "velero", backup});
+  api().Seed(BackupType(), support::MakeBackupObject(backup, "Completed"));
+  SeedNative(*this, "csd-1", backup, Json::object());
+  SeedNative(*this, "csd-2", "gone", DeletedBefore(*this, absl::Minutes(1)));
+  SeedNative(*this, "csd-3", "gone", {{"status", {{"markRemoved", true}}}});
+  SeedLonghornSnapshot(*this, "of-a-user", Json::object());
+  ExpectGood("longhorn-native");
+  api().Remove({BackupType(), "velero", backup});
   for (int i = 4; i < 10; ++i) {
-    SeedNative(cluster, absl::StrCat("csd-", i), "gone", Json::object());
+    SeedNative(*this, absl::StrCat("csd-", i), "gone", Json::object());
   }
-  const Finding finding = cluster.FindingOf("longhorn-native");
+  const Finding finding = FindingOf("longhorn-native");
   EXPECT_EQ(ToString(finding.severity), ToString(Severity::kWarning));
   EXPECT_THAT(finding.text, HasSubstr("7 of backups that Velero does not list: csd-1 (backup "));
   EXPECT_THAT(finding.text, HasSubstr("and 2 more"));
   EXPECT_THAT(finding.remediation,
               HasSubstr("kubectl -n longhorn-system delete snapshots.longhorn.io"));
-  EXPECT_TRUE(
-      cluster.api().Find({longhorn::Snapshot::Type(), "longhorn-system", "csd-1"}).has_value());
-  cluster.api().Forbid("list", "backups");
-  EXPECT_EQ(ToString(cluster.FindingOf("longhorn-native").severity), ToString(Severity::kUnknown));
+  EXPECT_TRUE(api().Find({longhorn::Snapshot::Type(), "longhorn-system", "csd-1"}).has_value());
+  api().Forbid("list", "backups");
+  EXPECT_EQ(ToString(FindingOf("longhorn-native").severity), ToString(Severity::kUnknown));
 }
 
 // Its backup may still be there: what that archived is another object, of another uid.
-TEST(CheckupTest, ANativeSnapshotWhoseObjectLonghornMadeAgainIsNamed) {
-  Cluster cluster;
-  cluster.api().Seed(BackupType(), support::MakeBackupObject("nightly", "Completed"));
-  SeedNativeMadeAgain(cluster, '1', DeletedBefore(cluster, absl::Minutes(1)));
-  SeedNativeMadeAgain(cluster, '2', {{"status", {{"markRemoved", true}}}});
-  SeedNative(cluster, absl::StrCat("csd-", std::string(40, '3')), "nightly", Json::object());
+TEST_F(CheckupTest, ANativeSnapshotWhoseObjectLonghornMadeAgainIsNamed) {
+  api().Seed(BackupType(), support::MakeBackupObject("nightly", "Completed"));
+  SeedNativeMadeAgain(*this, '1', DeletedBefore(*this, absl::Minutes(1)));
+  SeedNativeMadeAgain(*this, '2', {{"status", {{"markRemoved", true}}}});
+  SeedNative(*this, absl::StrCat("csd-", std::string(40, '3')), "nightly", Json::object());
   for (const std::string& name : {std::string("csd-of-a-user"), "csd-" + std::string(39, '4'),
                                   "csd-" + std::string(40, 'G'), "x" + std::string(43, '5')}) {
-    SeedLonghornSnapshot(cluster, name, {{"spec", {{"createSnapshot", false}}}});
+    SeedLonghornSnapshot(*this, name, {{"spec", {{"createSnapshot", false}}}});
   }
-  cluster.ExpectGood("longhorn-native");
-  SeedNativeMadeAgain(cluster, '6', Json::object());
-  SeedNativeMadeAgain(cluster, '7', Json::object());
+  ExpectGood("longhorn-native");
+  SeedNativeMadeAgain(*this, '6', Json::object());
+  SeedNativeMadeAgain(*this, '7', Json::object());
   // The first snapshot of a clone has the name of its source's, and no labels.
-  SeedNativeMadeAgain(cluster, '8', {{"status", {{"labels", nullptr}}}});
-  cluster.api().Forbid("list", "backups");
-  const std::vector<Finding> findings = cluster.FindingsOf("longhorn-native");
+  SeedNativeMadeAgain(*this, '8', {{"status", {{"labels", nullptr}}}});
+  api().Forbid("list", "backups");
+  const std::vector<Finding> findings = FindingsOf("longhorn-native");
   ASSERT_THAT(findings, ::testing::SizeIs(2));
   EXPECT_EQ(ToString(findings[0].severity), ToString(Severity::kWarning));
   EXPECT_THAT(findings[0].text, HasSubstr("2 that lost their object"));
@@ -1853,8 +1841,7 @@ absl::string_view Between(absl::string_view text, absl::string_view begin, absl:
 }
 
 // The classes and settings of docs/longhorn.md for moving, as they stand there.
-TEST(CheckupTest, WhatThePageOfLonghornHasForMovingIsGood) {
-  Cluster cluster;
+TEST_F(CheckupTest, WhatThePageOfLonghornHasForMovingIsGood) {
   const std::string page = support::ReadSource("docs/longhorn.md");
   const absl::string_view moving = Between(page, "\n## Move the data into a bucket\n", "\n## ");
   std::set<std::string> classes = {"longhorn"};
@@ -1862,91 +1849,84 @@ TEST(CheckupTest, WhatThePageOfLonghornHasForMovingIsGood) {
   for (const absl::string_view block : absl::MakeSpan(blocks).subspan(1)) {
     const Json object = ParseYaml(Divide(block, "\n```\n").first).value();
     const bool is_of_snapshots = GetString(object, {"kind"}) == "VolumeSnapshotClass";
-    cluster.api().Seed(is_of_snapshots ? VolumeSnapshotClassType() : objects::StorageClass::Type(),
-                       object);
+    api().Seed(is_of_snapshots ? VolumeSnapshotClassType() : objects::StorageClass::Type(), object);
     classes.insert(k8s::Name(object));
     EXPECT_EQ(GetString(object, {is_of_snapshots ? "driver" : "provisioner"}),
               velero::kLonghornDriver);
   }
   EXPECT_THAT(classes, ::testing::ElementsAre("longhorn", "longhorn-for-uploads", "longhorn-snap"));
-  cluster.api().Seed(objects::StorageClass::Type(),
-                     MakeObject("storage.k8s.io/v1", "StorageClass", "", "longhorn"));
-  SetSettings(cluster, std::string(Between(moving, "\n```json\n", "\n```\n")));
+  api().Seed(objects::StorageClass::Type(),
+             MakeObject("storage.k8s.io/v1", "StorageClass", "", "longhorn"));
+  SetSettings(*this, std::string(Between(moving, "\n```json\n", "\n```\n")));
   for (const char* const check : {"longhorn-class", "mover-settings", "mover-setting-names"}) {
-    cluster.ExpectGood(check);
+    ExpectGood(check);
   }
 }
 
-TEST(CheckupTest, OfDeletionsThatHangTheNextStepSaysWhatTheyWaitFor) {
-  Cluster cluster;
-  SeedLonghornVolume(cluster, "attached", 250);
-  SeedLonghornSnapshot(cluster, "old", DeletedBefore(cluster, absl::Minutes(61)));
-  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").remediation, HasSubstr("their status.error"));
-  SeedLonghornSetting(cluster, "disable-snapshot-purge", "true");
-  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").remediation,
+TEST_F(CheckupTest, OfDeletionsThatHangTheNextStepSaysWhatTheyWaitFor) {
+  SeedLonghornVolume(*this, "attached", 250);
+  SeedLonghornSnapshot(*this, "old", DeletedBefore(*this, absl::Minutes(61)));
+  EXPECT_THAT(FindingOf("longhorn-snapshots").remediation, HasSubstr("their status.error"));
+  SeedLonghornSetting(*this, "disable-snapshot-purge", "true");
+  EXPECT_THAT(FindingOf("longhorn-snapshots").remediation,
               HasSubstr("disable-snapshot-purge to false"));
 }
 
-TEST(CheckupTest, OfAVolumeThatIsAlmostFullTheNextStepNamesThePrune) {
-  Cluster cluster;
-  SeedLonghornVolume(cluster, "attached", 1);
-  SeedLonghornSnapshot(cluster, "only", Json::object());
-  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").remediation,
-              HasSubstr("csi-delta longhorn prune"));
+TEST_F(CheckupTest, OfAVolumeThatIsAlmostFullTheNextStepNamesThePrune) {
+  SeedLonghornVolume(*this, "attached", 1);
+  SeedLonghornSnapshot(*this, "only", Json::object());
+  EXPECT_THAT(FindingOf("longhorn-snapshots").remediation, HasSubstr("csi-delta longhorn prune"));
 }
 
-TEST(CheckupTest, SnapshotsOfLonghornThatComeAndGoAsTheyShouldAreGood) {
-  Cluster cluster;
-  SeedLonghornVolume(cluster, "detached", 10);
-  SeedLonghornSnapshot(cluster, std::string(63, 'x'), Json::object());
-  SeedLonghornSnapshot(cluster, "goes", DeletedBefore(cluster, absl::Minutes(59)));
-  Json lingers = DeletedBefore(cluster, absl::Hours(30));
+TEST_F(CheckupTest, SnapshotsOfLonghornThatComeAndGoAsTheyShouldAreGood) {
+  SeedLonghornVolume(*this, "detached", 10);
+  SeedLonghornSnapshot(*this, std::string(63, 'x'), Json::object());
+  SeedLonghornSnapshot(*this, "goes", DeletedBefore(*this, absl::Minutes(59)));
+  Json lingers = DeletedBefore(*this, absl::Hours(30));
   lingers["status"] = {{"markRemoved", true}, {"children", {{"volume-head", true}}}};
-  SeedLonghornSnapshot(cluster, "lingers", lingers);
-  SeedLonghornSnapshot(cluster, "removed",
+  SeedLonghornSnapshot(*this, "lingers", lingers);
+  SeedLonghornSnapshot(*this, "removed",
                        {{"status", {{"markRemoved", true}, {"readyToUse", false}}}});
-  SeedLonghornSnapshot(cluster, "soon-ready",
+  SeedLonghornSnapshot(*this, "soon-ready",
                        {{"status",
                          {{"readyToUse", false},
                           {"creationTime", nullptr},
-                          {"requestedTime", Ago(cluster, absl::Seconds(100))}}}});
+                          {"requestedTime", Ago(*this, absl::Seconds(100))}}}});
   SeedLonghornSnapshot(
-      cluster, "soon-taken",
-      {{"metadata", {{"creationTimestamp", Ago(cluster, absl::Minutes(9))}}},
+      *this, "soon-taken",
+      {{"metadata", {{"creationTimestamp", Ago(*this, absl::Minutes(9))}}},
        {"status", {{"readyToUse", false}, {"creationTime", nullptr}, {"requestedTime", nullptr}}}});
-  SeedLonghornSnapshot(cluster, "shown",
+  SeedLonghornSnapshot(*this, "shown",
                        {{"spec", {{"createSnapshot", false}}},
                         {"status", {{"requestedTime", nullptr}, {"readyToUse", false}}}});
-  cluster.ExpectGood("longhorn-snapshots");
+  ExpectGood("longhorn-snapshots");
 }
 
-TEST(CheckupTest, HarmlessJobsClassesAndWebhooksAreGood) {
-  Cluster cluster;
-  SeedOfLonghorn(cluster, "recurringjobs", "RecurringJob", "nightly",
+TEST_F(CheckupTest, HarmlessJobsClassesAndWebhooksAreGood) {
+  SeedOfLonghorn(*this, "recurringjobs", "RecurringJob", "nightly",
                  {{"spec", {{"task", "snapshot"}, {"retain", 7}}}});
   Json snapshots = support::MakeClassObject("snapshots", "driver.longhorn.io");
   SetJson(snapshots, {"parameters", "type"}, "snap");
-  cluster.api().Seed(VolumeSnapshotClassType(), snapshots);
+  api().Seed(VolumeSnapshotClassType(), snapshots);
   for (const auto& [policy, endpoints] : std::vector<std::pair<std::string, Json>>{
            {"Fail", Json::array({{{"conditions", {{"ready", false}}}}, Json::object()})},
            {"Fail", Json::array({{{"conditions", {{"ready", true}}}}})},
            {"Ignore", Json::array()}}) {
-    SeedLonghornWebhook(cluster, policy, endpoints);
+    SeedLonghornWebhook(*this, policy, endpoints);
     for (const char* const check : {"longhorn-jobs", "longhorn-class", "longhorn-webhook"}) {
-      cluster.ExpectGood(check);
+      ExpectGood(check);
     }
   }
 }
 
-TEST(CheckupTest, DefinitionsThatMayNotBeListedAreUnknown) {
-  Cluster cluster;
-  cluster.api().Forbid("list", "customresourcedefinitions");
-  const Finding finding = cluster.FindingsOf("longhorn-found").back();
+TEST_F(CheckupTest, DefinitionsThatMayNotBeListedAreUnknown) {
+  api().Forbid("list", "customresourcedefinitions");
+  const Finding finding = FindingsOf("longhorn-found").back();
   EXPECT_EQ(ToString(finding.severity), ToString(Severity::kUnknown));
   EXPECT_THAT(finding.text, HasSubstr("same reason: longhorn-in-backups, longhorn-kinds"));
 }
 
-TEST(CheckupTest, SchedulesWithoutLonghornsObjectsAndThoseUnderTheGuardAreGood) {
+TEST_F(CheckupTest, SchedulesWithoutLonghornsObjectsAndThoseUnderTheGuardAreGood) {
   struct Harmless {
     const char* name;
     support::Strings settings;
@@ -1962,6 +1942,7 @@ TEST(CheckupTest, SchedulesWithoutLonghornsObjectsAndThoseUnderTheGuardAreGood) 
            {"other resources", off, {{"includedResources", {"pods"}}}, true},
            {"excluded resources", off, {{"excludedResources", {"*.longhorn.io"}}}, true},
            {"not readable", off, {{"includedNamespaces", "longhorn-system"}}, true}}) {
+    SCOPED_TRACE(harmless.name);
     Cluster cluster;
     if (harmless.has_longhorn) {
       SeedLonghornKind(cluster, "volumes", "Volume");
@@ -1972,12 +1953,11 @@ TEST(CheckupTest, SchedulesWithoutLonghornsObjectsAndThoseUnderTheGuardAreGood) 
   }
 }
 
-TEST(CheckupTest, ASettingOfThePluginThatIsWrongIsUnknown) {
-  Cluster cluster;
-  SeedLonghornKind(cluster, "volumes", "Volume");
-  SetPlugin(cluster, {{"longhornGuard", "never"}});
+TEST_F(CheckupTest, ASettingOfThePluginThatIsWrongIsUnknown) {
+  SeedLonghornKind(*this, "volumes", "Volume");
+  SetPlugin(*this, {{"longhornGuard", "never"}});
   int said = 0;
-  for (const Finding& finding : cluster.Findings()) {
+  for (const Finding& finding : Findings()) {
     if (finding.text.find("is not on or off") != std::string::npos) {
       EXPECT_EQ(ToString(finding.severity), ToString(Severity::kUnknown)) << finding.check;
       ++said;
@@ -1987,7 +1967,7 @@ TEST(CheckupTest, ASettingOfThePluginThatIsWrongIsUnknown) {
 }
 
 // What --json and the exit code are read by.
-TEST(CheckupTest, SeveritiesHaveTheirNames) {
+TEST_F(CheckupTest, SeveritiesHaveTheirNames) {
   EXPECT_EQ(ToString(Severity::kGood), "good");
   EXPECT_EQ(ToString(Severity::kNote), "note");
   EXPECT_EQ(ToString(Severity::kWarning), "warning");
@@ -2015,19 +1995,18 @@ std::set<std::string> ChecksOf(const std::vector<Finding>& findings) {
   return checks;
 }
 
-TEST(CheckupTest, AnApiServerThatDoesNotAnswerIsOneFault) {
-  Cluster cluster;
-  cluster.api().FailNext("*", "*", absl::UnavailableError("connection refused"), 1000);
-  const std::vector<Finding> findings = cluster.Findings(/*probe=*/true);
+TEST_F(CheckupTest, AnApiServerThatDoesNotAnswerIsOneFault) {
+  api().FailNext("*", "*", absl::UnavailableError("connection refused"), 1000);
+  const std::vector<Finding> findings = Findings(/*probe=*/true);
   ASSERT_THAT(findings, ::testing::SizeIs(2));
   EXPECT_EQ(findings[0].check, "cluster-reachable");
   EXPECT_EQ(ToString(findings[0].severity), ToString(Severity::kFault));
   EXPECT_THAT(findings[1].text, ::testing::StartsWith(absl::StrCat(
                                     AllChecks().size() - 1, " checks not made because of this: ")));
-  EXPECT_EQ(cluster.api().calls().size(), 1u);
+  EXPECT_EQ(api().calls().size(), 1u);
 }
 
-TEST(CheckupTest, ChecksWhosePrerequisiteFailsAreNotMade) {
+TEST_F(CheckupTest, ChecksWhosePrerequisiteFailsAreNotMade) {
   Cluster no_velero;
   no_velero.api().RemoveType("backupstoragelocations");
   const std::vector<Finding> without_velero = no_velero.Findings();
@@ -2044,19 +2023,18 @@ TEST(CheckupTest, ChecksWhosePrerequisiteFailsAreNotMade) {
   EXPECT_TRUE(ChecksOf(without_mover).contains("keyring-whole"));
 }
 
-TEST(CheckupTest, AnEmptyClusterHasAFaultForEachThingThatIsToBeInstalled) {
-  Cluster cluster;
+TEST_F(CheckupTest, AnEmptyClusterHasAFaultForEachThingThatIsToBeInstalled) {
   for (const char* kind :
        {"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses", "volumetasks",
         "datadeletions", "protectedvolumes", "backupstoragelocations", "schedules", "restores",
         "datauploads", "datadownloads"}) {
-    cluster.api().RemoveType(kind);
+    api().RemoveType(kind);
   }
   for (const k8s::ObjectKey& key : {kController, kServer, kSnapshotController}) {
-    cluster.api().Remove(key);
+    api().Remove(key);
   }
   std::vector<std::string> work;
-  for (const Finding& finding : cluster.Findings()) {
+  for (const Finding& finding : Findings()) {
     if (finding.severity == Severity::kFault || finding.severity == Severity::kWarning) {
       work.push_back(absl::StrCat(finding.check, ": ", finding.subject, ": ", finding.remediation));
     }
@@ -2072,7 +2050,7 @@ TEST(CheckupTest, AnEmptyClusterHasAFaultForEachThingThatIsToBeInstalled) {
                                         "--create-namespace csi-delta deploy/chart")));
 }
 
-TEST(CheckupTest, OneOfTwoVelerosThatIsMissingKeepsNoCheckFromBeingMade) {
+TEST_F(CheckupTest, OneOfTwoVelerosThatIsMissingKeepsNoCheckFromBeingMade) {
   std::set<std::string> names;
   for (const Check& check : AllChecks()) {
     names.emplace(check.name);
@@ -2089,7 +2067,7 @@ TEST(CheckupTest, OneOfTwoVelerosThatIsMissingKeepsNoCheckFromBeingMade) {
   EXPECT_EQ(LeftOutWith(findings, "velero-namespace").check, "");
 }
 
-TEST(CheckupTest, WhatMayNotBeReadForOneReasonIsSaidOnce) {
+TEST_F(CheckupTest, WhatMayNotBeReadForOneReasonIsSaidOnce) {
   Cluster cluster;
   cluster.api().Forbid("list", "datauploads");
   const std::vector<Finding> findings = cluster.Findings();
@@ -2104,7 +2082,7 @@ TEST(CheckupTest, WhatMayNotBeReadForOneReasonIsSaidOnce) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
 }
 
-TEST(CheckupTest, WhenTimeIsOverTheRestIsCounted) {
+TEST_F(CheckupTest, WhenTimeIsOverTheRestIsCounted) {
   Cluster cluster;
   cluster.api().SetInterceptor([&](const support::ApiCall& call, const Json*) {
     if (call.plural == "volumesnapshots") {
@@ -2117,7 +2095,7 @@ TEST(CheckupTest, WhenTimeIsOverTheRestIsCounted) {
   EXPECT_LE(findings.size(), 10u);
 }
 
-TEST(CheckupTest, NodesWhoseClocksAgreeAndThoseThatAreAwayAreGood) {
+TEST_F(CheckupTest, NodesWhoseClocksAgreeAndThoseThatAreAwayAreGood) {
   Cluster cluster;
   SeedNode(cluster, "renewed", absl::Seconds(9), "True");
   SeedNode(cluster, "just-gone", absl::Seconds(39), "True");
@@ -2125,7 +2103,7 @@ TEST(CheckupTest, NodesWhoseClocksAgreeAndThoseThatAreAwayAreGood) {
   cluster.ExpectGood("clock-skew");
 }
 
-TEST(CheckupTest, MemoryAndScratchThatSufficeAreGood) {
+TEST_F(CheckupTest, MemoryAndScratchThatSufficeAreGood) {
   Cluster cluster;
   SetsInContainer(kController, "resources", {{"limits", {{"memory", "64Mi"}}}})(cluster);
   SeedLargeVolume(cluster, "2Ti");
@@ -2137,7 +2115,7 @@ TEST(CheckupTest, MemoryAndScratchThatSufficeAreGood) {
   not_backed_up.ExpectGood("mover-scratch");
 }
 
-TEST(CheckupTest, AWorkerPodIsTriedAsTheMoverWouldMakeItAndNotMade) {
+TEST_F(CheckupTest, AWorkerPodIsTriedAsTheMoverWouldMakeItAndNotMade) {
   Cluster cluster;
   SetSettings(cluster, R"({"worker": {"podLabels": {"team": "storage"}}})");
   std::vector<Json> tried;
@@ -2157,7 +2135,7 @@ TEST(CheckupTest, AWorkerPodIsTriedAsTheMoverWouldMakeItAndNotMade) {
   EXPECT_EQ(GetString(tried[1], {"spec", "storageClassName"}), "fast");
 }
 
-TEST(CheckupTest, WithoutAnImageOrSettingsNoDeviceIsTried) {
+TEST_F(CheckupTest, WithoutAnImageOrSettingsNoDeviceIsTried) {
   for (const bool has_image : {false, true}) {
     Cluster cluster;
     if (has_image) {
@@ -2172,7 +2150,7 @@ TEST(CheckupTest, WithoutAnImageOrSettingsNoDeviceIsTried) {
   }
 }
 
-TEST(CheckupTest, AHealthyClusterHasNoFault) {
+TEST_F(CheckupTest, AHealthyClusterHasNoFault) {
   Cluster cluster;
   const std::vector<Finding> findings = cluster.Findings();
   std::set<std::string> made;
@@ -2185,7 +2163,7 @@ TEST(CheckupTest, AHealthyClusterHasNoFault) {
   EXPECT_GE(made.size(), 30u) << "checks that were made";
 }
 
-TEST(CheckupTest, EachFieldOfTheShippedKindsIsMissedByItsName) {
+TEST_F(CheckupTest, EachFieldOfTheShippedKindsIsMissedByItsName) {
   Cluster cluster;
   int fields = 0;
   for (const char* plural : {"volumetasks", "datadeletions"}) {
@@ -2206,7 +2184,7 @@ TEST(CheckupTest, EachFieldOfTheShippedKindsIsMissedByItsName) {
   EXPECT_GE(fields, 25);
 }
 
-TEST(CheckupTest, AnImmutableLocationSaysUntilWhenAllIsLocked) {
+TEST_F(CheckupTest, AnImmutableLocationSaysUntilWhenAllIsLocked) {
   Cluster cluster;
   EXPECT_EQ(cluster.FindingOf("location-immutable").text, "nothing asks for object locks");
   MakeImmutable(cluster);
@@ -2221,7 +2199,7 @@ TEST(CheckupTest, AnImmutableLocationSaysUntilWhenAllIsLocked) {
   }
 }
 
-TEST(CheckupTest, WithACredentialForDeletionTheProbeIsDeletedByIt) {
+TEST_F(CheckupTest, WithACredentialForDeletionTheProbeIsDeletedByIt) {
   Cluster cluster;
   SetSettings(cluster, R"({"backupStorageLocations": {"default": {"deletionCredential":
                        {"name": "cloud", "key": "cloud"}}}})");
@@ -2232,7 +2210,7 @@ TEST(CheckupTest, WithACredentialForDeletionTheProbeIsDeletedByIt) {
   EXPECT_TRUE(cluster.bucket().objects().empty());
 }
 
-TEST(CheckupTest, WritesNothingIntoTheClusterAndLeavesNothingInTheBucket) {
+TEST_F(CheckupTest, WritesNothingIntoTheClusterAndLeavesNothingInTheBucket) {
   Cluster cluster;
   cluster.Findings();
   EXPECT_TRUE(cluster.bucket().objects().empty());
@@ -2243,7 +2221,7 @@ TEST(CheckupTest, WritesNothingIntoTheClusterAndLeavesNothingInTheBucket) {
   }
 }
 
-TEST(CheckupTest, EachOfThirtyChecksSaysSomethingAndHasANameOfItsOwn) {
+TEST_F(CheckupTest, EachOfThirtyChecksSaysSomethingAndHasANameOfItsOwn) {
   Cluster cluster;
   std::set<std::string> said;
   for (const Finding& finding : cluster.Findings(/*probe=*/true)) {
@@ -2253,7 +2231,7 @@ TEST(CheckupTest, EachOfThirtyChecksSaysSomethingAndHasANameOfItsOwn) {
   EXPECT_GE(said.size(), 30u);
 }
 
-TEST(CheckupTest, TheDocumentHasEachCheckAndNoOther) {
+TEST_F(CheckupTest, TheDocumentHasEachCheckAndNoOther) {
   const std::string document = support::ReadSource("docs/doctor.md");
   std::string rows;
   for (const Check& check : AllChecks()) {
@@ -2262,7 +2240,7 @@ TEST(CheckupTest, TheDocumentHasEachCheckAndNoOther) {
   EXPECT_THAT(document, ::testing::EndsWith("|---|---|\n" + rows));
 }
 
-TEST(CheckupTest, DevicesAreOpenedOnlyWhenAskedAndNothingIsLeft) {
+TEST_F(CheckupTest, DevicesAreOpenedOnlyWhenAskedAndNothingIsLeft) {
   Cluster cluster;
   cluster.Findings();
   const int objects = cluster.api().object_count();
@@ -2277,7 +2255,7 @@ TEST(CheckupTest, DevicesAreOpenedOnlyWhenAskedAndNothingIsLeft) {
   EXPECT_EQ(cluster.api().object_count(), objects);
 }
 
-TEST(CheckupTest, ADeviceIsThatOfASmallBlockVolumeOfTheClass) {
+TEST_F(CheckupTest, ADeviceIsThatOfASmallBlockVolumeOfTheClass) {
   Cluster cluster;
   Json claim;
   cluster.api().OnCreate("persistentvolumeclaims",
@@ -2292,7 +2270,7 @@ TEST(CheckupTest, ADeviceIsThatOfASmallBlockVolumeOfTheClass) {
   EXPECT_LE(*size_bytes, int64_t{1} << 30);
 }
 
-TEST(CheckupTest, ADeviceThatNoWorkerMayOpenIsAFaultWithBothRemediations) {
+TEST_F(CheckupTest, ADeviceThatNoWorkerMayOpenIsAFaultWithBothRemediations) {
   Cluster cluster;
   cluster.probe_phase = "Failed";
   cluster.probe_words = "open /dev/volume: Permission denied: ... by supplementalGroups, or ...";
@@ -2305,7 +2283,7 @@ TEST(CheckupTest, ADeviceThatNoWorkerMayOpenIsAFaultWithBothRemediations) {
   EXPECT_EQ(cluster.api().object_count(), objects);
 }
 
-TEST(CheckupTest, OfManyClassesThoseLeftOutAreNamedAndMayBeAskedForAlone) {
+TEST_F(CheckupTest, OfManyClassesThoseLeftOutAreNamedAndMayBeAskedForAlone) {
   Cluster cluster;
   for (const char* name : {"a", "b", "c", "d", "zone-two"}) {
     Json claim = MakeObject("v1", "PersistentVolumeClaim", "shop", name);
@@ -2322,7 +2300,7 @@ TEST(CheckupTest, OfManyClassesThoseLeftOutAreNamedAndMayBeAskedForAlone) {
   EXPECT_EQ(alone.subject, "storage class zone-two");
 }
 
-TEST(CheckupTest, WhatAProbeLeavesBehindIsNamed) {
+TEST_F(CheckupTest, WhatAProbeLeavesBehindIsNamed) {
   Cluster cluster;
   cluster.api().Forbid("delete", "pods");
   std::string left;
@@ -2334,7 +2312,7 @@ TEST(CheckupTest, WhatAProbeLeavesBehindIsNamed) {
   EXPECT_THAT(left, ::testing::MatchesRegex("Pod csi-delta/doctor-[^ ]* was made.*still exists\n"));
 }
 
-TEST(CheckupTest, APodThatNeverRunsIsGivenUpInTimeAndRemoved) {
+TEST_F(CheckupTest, APodThatNeverRunsIsGivenUpInTimeAndRemoved) {
   Cluster cluster;
   cluster.probe_phase = "";
   const int objects = cluster.api().object_count();
@@ -2344,7 +2322,7 @@ TEST(CheckupTest, APodThatNeverRunsIsGivenUpInTimeAndRemoved) {
   EXPECT_EQ(cluster.api().object_count(), objects);
 }
 
-TEST(CheckupTest, APodWhoseDeviceCannotBeMappedIsNamedByItsEvent) {
+TEST_F(CheckupTest, APodWhoseDeviceCannotBeMappedIsNamedByItsEvent) {
   Cluster cluster;
   cluster.probe_phase = "";
   cluster.api().OnCreate("pods", [](FakeApiClient& api, const Json& pod) {
@@ -2361,7 +2339,7 @@ TEST(CheckupTest, APodWhoseDeviceCannotBeMappedIsNamedByItsEvent) {
             "no worker ran within the time: FailedMapVolume: exit status 32");
 }
 
-TEST(CheckupTest, WhatMayNotBeReadIsUnknownAndNeverGood) {
+TEST_F(CheckupTest, WhatMayNotBeReadIsUnknownAndNeverGood) {
   Cluster cluster;
   cluster.api().Forbid("*", "*");
   const std::vector<Finding> findings = cluster.Findings();
