@@ -50,10 +50,7 @@ class LateCopyWorld {
     ctx_.clock = &clock_;
     clock_.SetAutoAdvance(true);
     cluster.strict = true;
-    Json one = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
-    one["provisioner"] = driver;
-    one["volumeBindingMode"] = "Immediate";
-    api.Seed(StorageClassType(), one);
+    support::SeedStorageClass(api, "fast", driver);
     api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("snaps", driver));
     Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
     pvc["spec"] = {{"storageClassName", "fast"},

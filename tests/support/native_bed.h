@@ -61,18 +61,7 @@ class NativeBed {
     longhorn.AddVolume(kLonghornVolume, kLonghornVolumeBytes);
     longhorn.Attach(kLonghornVolume);
     Pass(absl::Seconds(10));
-    api().Seed(
-        PersistentVolumeType(),
-        {{"metadata", {{"name", "pv-data"}}},
-         {"spec",
-          {{"csi", {{"driver", "driver.longhorn.io"}, {"volumeHandle", kLonghornVolume}}}}}});
-    pvc = api().Seed(PersistentVolumeClaimType(),
-                     {{"metadata", {{"name", "data"}, {"namespace", "shop"}}},
-                      {"spec",
-                       {{"volumeName", "pv-data"},
-                        {"storageClassName", "longhorn"},
-                        {"resources", {{"requests", {{"storage", "8Mi"}}}}}}},
-                      {"status", {{"phase", "Bound"}}}});
+    pvc = SeedPvc("data", kLonghornVolume);
     backup = MakeBackupObject("nightly", "InProgress");
     SetJson(backup, {"spec"},
             Json{{"csiSnapshotTimeout", "10m0s"},
@@ -87,6 +76,9 @@ class NativeBed {
   // "pv-<name>".
   Json AddPvc(const std::string& name, const std::string& volume) {
     Do([&] { longhorn.AddVolume(volume, kLonghornVolumeBytes); });
+    return SeedPvc(name, volume);
+  }
+  Json SeedPvc(const std::string& name, const std::string& volume) {
     const std::string pv = "pv-" + name;
     api().Seed(PersistentVolumeType(),
                {{"metadata", {{"name", pv}}},

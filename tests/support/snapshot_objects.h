@@ -92,11 +92,43 @@ inline Json MakeContentObject(const std::string& name, const std::string& namesp
   return content;
 }
 
+// VolumeSnapshot shop/`name` of a PVC, which is taken, Ready and bound to MakeBoundContent(`name`).
+inline Json MakeReadySnapshot(const std::string& name, const std::string& pvc) {
+  return {{"metadata",
+           {{"name", name},
+            {"namespace", "shop"},
+            {"uid", "u"},
+            {"creationTimestamp", "2023-11-14T22:13:20Z"}}},
+          {"spec", {{"source", {{"persistentVolumeClaimName", pvc}}}}},
+          {"status",
+           {{"boundVolumeSnapshotContentName", "c"},
+            {"readyToUse", true},
+            {"creationTime", "2023-11-14T22:13:20Z"},
+            {"restoreSize", "1Gi"}}}};
+}
+inline Json MakeBoundContent(const std::string& snapshot) {
+  return {{"metadata", {{"name", "c"}}},
+          {"spec",
+           {{"driver", "d.example.com"},
+            {"sourceVolumeMode", "Filesystem"},
+            {"volumeSnapshotRef", {{"namespace", "shop"}, {"name", snapshot}, {"uid", "u"}}}}},
+          {"status", {{"snapshotHandle", "h"}, {"creationTime", 1'700'000'000'000'000'000}}}};
+}
+
 inline Json MakeClassObject(const std::string& name, const std::string& driver) {
   Json snapshot_class = MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshotClass", "", name);
   SetJson(snapshot_class, {"driver"}, driver);
   SetJson(snapshot_class, {"deletionPolicy"}, "Delete");
   return snapshot_class;
+}
+
+inline void SeedStorageClass(FakeApiClient& api, const std::string& name,
+                             const std::string& provisioner,
+                             const std::string& binding_mode = "Immediate") {
+  Json storage_class = MakeObject("storage.k8s.io/v1", "StorageClass", "", name);
+  storage_class["provisioner"] = provisioner;
+  storage_class["volumeBindingMode"] = binding_mode;
+  api.Seed(StorageClassType(), storage_class);
 }
 
 // PVC shop/data, of uid data-uid, class "fast" and mode Block, and PersistentVolume pv-1, which it
