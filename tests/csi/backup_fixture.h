@@ -1,33 +1,21 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/call_context.h"
-#include "base/random.h"
-#include "csi/environment.h"
 #include "csi/group/group_lifecycle.h"
 #include "objects/backup.h"
 #include "objects/volume_group_snapshot.h"
-#include "tests/support/fake_api_client.h"
-#include "tests/support/fake_clock.h"
+#include "tests/support/cluster_fixture.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/typed.h"
 
 namespace csidelta::csi {
 
-// A backup "nightly" of the Velero in "velero", and a cluster without controllers: which of them
-// there are is for the test to say.
-class BackupFixture : public testing::Test {
+// A backup "nightly" of the cluster's Velero.
+class BackupFixture : public support::ClusterFixture {
  protected:
-  BackupFixture() {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
-  }
-
   // The backup, as another one's uid and timeout would make it.
   static objects::Backup BackupWith(absl::string_view uid, absl::string_view timeout = "10m") {
     Json backup = support::MakeBackupObject("nightly", "InProgress", std::string(uid));
@@ -71,15 +59,7 @@ class BackupFixture : public testing::Test {
     return request;
   }
 
-  support::FakeClock clock_;
-  support::FakeApiClient api_{clock_};
-  Environment env_{.api = api_,
-                   .clock = clock_,
-                   .random = Random::Real(),
-                   .velero_namespace = "velero",
-                   .enable_csi = true};
   objects::Backup backup_ = BackupWith("backup-uid");
-  CallContext ctx_;
 };
 
 }  // namespace csidelta::csi

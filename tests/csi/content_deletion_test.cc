@@ -37,12 +37,12 @@ using support::MakeSnapshotObject;
 
 constexpr char kLateDriver[] = "late.example.com";  // binds before it copies, perhaps
 
-absl::StatusOr<DeletionResult> DeleteContent(ActionBed& bed, const Json& archived) {
+absl::StatusOr<DeletionResult> DeleteContent(const ActionBed& bed, const Environment& env,
+                                             const Json& archived) {
   const auto backup =
       support::As<objects::Backup>(support::MakeBackupObject("nightly", "Deleting"));
-  return DeleteSnapshotOfBackup(bed.ctx, bed.env,
-                                support::As<objects::VolumeSnapshotContent>(archived), backup,
-                                absl::Seconds(30));
+  return DeleteSnapshotOfBackup(bed.ctx, env, support::As<objects::VolumeSnapshotContent>(archived),
+                                backup, absl::Seconds(30));
 }
 
 class ContentDeletionTest : public testing::Test {
@@ -79,7 +79,7 @@ class ContentDeletionTest : public testing::Test {
   }
 
   absl::StatusOr<DeletionResult> Delete(const Json& content) {
-    return DeleteContent(bed_, content);
+    return DeleteContent(bed_, bed_.env, content);
   }
 
   std::size_t Contents() { return bed_.api.All(VolumeSnapshotContentType()).size(); }
@@ -175,7 +175,7 @@ TEST_F(DeletedContentTest, IsDeletedAfterItsVolumeSnapshot) {
       VolumeSnapshotType(), "snapshot.storage.k8s.io/v1",
       {{"source", {{"persistentVolumeClaimName", "data"}}}, {"volumeSnapshotClassName", "class"}});
   const Json archived = ArchivedAndDeleted(VolumeSnapshotContentType());
-  EXPECT_THAT(DeleteContent(bed_, archived), IsOkAndHolds(DeletionResult::kGone));
+  EXPECT_THAT(DeleteContent(bed_, bed_.env, archived), IsOkAndHolds(DeletionResult::kGone));
   EXPECT_EQ(cluster_.driver().CallCount("CreateSnapshot"), 1);
   EXPECT_THAT(cluster_.driver().snapshots(), testing::IsEmpty());
   EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), testing::IsEmpty());
@@ -376,13 +376,8 @@ TEST_F(ContentDeletionTest, ContentsOfOtherBackupsAndThoseOfADriverThatIsSlowAre
                         .clock = bed_.env.clock,
                         .random = bed_.env.random,
                         .velero_namespace = bed_.env.velero_namespace};
-  const auto backup =
-      support::As<objects::Backup>(support::MakeBackupObject("nightly", "Deleting"));
   for (int i = 0; i < 20; ++i) {
-    EXPECT_THAT(DeleteSnapshotOfBackup(bed_.ctx, env,
-                                       support::As<objects::VolumeSnapshotContent>(
-                                           Archived(absl::StrCat("handle-", i))),
-                                       backup, absl::Seconds(30)),
+    EXPECT_THAT(DeleteContent(bed_, env, Archived(absl::StrCat("handle-", i))),
                 IsOkAndHolds(DeletionResult::kInProgress));
   }
   EXPECT_LE(api.listed, 20U);
@@ -520,14 +515,14 @@ TEST_F(ContentDeletionTest, SurvivesAnyFailingCall) {
       Sidecar sidecar(bed.api);
       bed.api.Seed(VolumeSnapshotContentType(), Archived());
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
-      const auto status = DeleteContent(bed, Archived());
+      const auto status = DeleteContent(bed, bed.env, Archived());
       if (!bed.api.sweep_hit()) {
         EXPECT_GT(call, 7);
         break;
       }
       bed.api.ClearFaults();
       if (!status.ok()) {
-        EXPECT_THAT(DeleteContent(bed, Archived()), IsOk()) << call;
+        EXPECT_THAT(DeleteContent(bed, bed.env, Archived()), IsOk()) << call;
       }
       EXPECT_EQ(sidecar.snapshots.count("handle-1"), 0u) << call;
       EXPECT_TRUE(bed.api.All(VolumeSnapshotContentType()).empty()) << call;

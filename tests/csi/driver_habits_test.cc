@@ -19,7 +19,6 @@
 #include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/event_texts.h"
-#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
@@ -105,7 +104,6 @@ class DriverHabitsTest : public BackupFixture {
     return names;
   }
 
-  support::FakeSnapshotCluster cluster_{api_};
   bool resyncing_ = false;
 };
 
@@ -124,14 +122,6 @@ TEST_F(DriverHabitsTest, WithThreeSnapshotsAVolumeTheBaseMakesRoom) {
                                 HasSubstr("3 of 3 snapshots"))));
 }
 
-TEST_F(DriverHabitsTest, TheBaseOfAnotherPvcMakesNoRoom) {
-  habits().snapshots_max = 1;
-  AddBase("du-1", "default", absl::Hours(24));
-  AddBase("du-other", "default", absl::Hours(48), 1);
-  ASSERT_THAT(Take(), IsOk());
-  EXPECT_THAT(Bases(), ElementsAre("du-other"));
-}
-
 TEST_F(DriverHabitsTest, OfAPvcThatWasMadeAgainNoEventTellsOfTheBase) {
   AddBase("du-1", "default", absl::Hours(24));
   api_.SetField(ClaimKey("app", Claim(0).pvc), {"metadata", "uid"}, "another");
@@ -139,12 +129,13 @@ TEST_F(DriverHabitsTest, OfAPvcThatWasMadeAgainNoEventTellsOfTheBase) {
   EXPECT_THAT(support::EventTexts(api_), IsEmpty());
 }
 
-TEST_F(DriverHabitsTest, OfTheBasesOfTwoLocationsTheOlderMakesRoom) {
+TEST_F(DriverHabitsTest, OfTheBasesOfThePvcAtTwoLocationsTheOlderMakesRoom) {
   habits().snapshots_max = 2;
   AddBase("du-1", "second", absl::Hours(1));
   AddBase("du-2", "default", absl::Hours(24));
+  AddBase("du-other", "default", absl::Hours(48), 1);
   ASSERT_THAT(Take(), IsOk());
-  EXPECT_THAT(Bases(), ElementsAre("du-1"));
+  EXPECT_THAT(Bases(), ElementsAre("du-1", "du-other"));
 }
 
 TEST_F(DriverHabitsTest, ABaseThatAnUploadIsComparedWithMakesNoRoom) {

@@ -11,7 +11,6 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
-#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -75,8 +74,6 @@ class DropFixture : public BackupFixture {
     return support::As<objects::VolumeSnapshotContent>(
         api_.Find(VolumeSnapshotContentKey(snapshot.bound_content())).value());
   }
-
-  support::FakeSnapshotCluster cluster_{api_};
 };
 
 // The rows of the table for what the controller makes.

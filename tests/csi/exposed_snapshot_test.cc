@@ -10,16 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/random.h"
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
 #include "k8s/cached_client.h"
 #include "k8s/object.h"
 #include "k8s/object_cache.h"
 #include "objects/keys.h"
-#include "tests/support/fake_api_client.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/cluster_fixture.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -39,11 +36,9 @@ using testing::SizeIs;
 constexpr int64_t kClaimBytes = 96 << 20;
 constexpr char kTaskName[] = "du-7";
 
-class ExposedSnapshotTest : public testing::Test {
+class ExposedSnapshotTest : public support::ClusterFixture {
  protected:
-  ExposedSnapshotTest() : api_(clock_), cluster_(api_) {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
+  ExposedSnapshotTest() {
     api_.Seed(VolumeSnapshotClassType(),
               {{"metadata", {{"name", "fast"}}}, {"driver", "d.example.com"}});
     SeedStorageClass("shop-class", "Immediate");
@@ -63,9 +58,7 @@ class ExposedSnapshotTest : public testing::Test {
 
   void SeedStorageClass(const std::string& name, const std::string& binding_mode,
                         const std::string& provisioner = "d.example.com") {
-    api_.Seed(StorageClassType(), {{"metadata", {{"name", name}}},
-                                   {"provisioner", provisioner},
-                                   {"volumeBindingMode", binding_mode}});
+    support::SeedStorageClass(api_, name, provisioner, binding_mode);
   }
 
   // A VolumeSnapshot of the claim, as Velero takes it.
@@ -138,15 +131,6 @@ class ExposedSnapshotTest : public testing::Test {
        Json::array({{{"matchExpressions", Json::array({{{"key", "topology/zone"},
                                                         {"operator", "In"},
                                                         {"values", Json::array({"z1"})}}})}}})}};
-  support::FakeClock clock_;
-  support::FakeApiClient api_;
-  support::FakeSnapshotCluster cluster_;
-  Environment env_{.api = api_,
-                   .clock = clock_,
-                   .random = Random::Real(),
-                   .velero_namespace = "velero",
-                   .enable_csi = true};
-  CallContext ctx_;
   std::string source_content_;
 };
 
@@ -325,14 +309,6 @@ TEST_F(ExposedSnapshotTest, AClassThatWaitsForItsConsumerIsReadyAndPinnedToTheSo
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
-TEST_F(ExposedSnapshotTest, ADriverOfExactSizesMakesWhatIsAskedFor) {
-  cluster_.driver().habits.exact_size_only = true;
-  cluster_.driver().size_bytes = kClaimBytes;
-  ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
-  TakeSource();
-  ExpectReady(Expose());
-}
-
 TEST_F(ExposedSnapshotTest, AVolumeOfManyWritersIsReadWhereNoBlockDeviceIsShared) {
   cluster_.driver().habits.shares_block_mode = false;
   cluster_.driver().habits.shares_files = true;
@@ -379,9 +355,6 @@ TEST_F(ExposedSnapshotTest, AClassThatCannotFillItsClaimIsRefusedAtOnce) {
   request.storage_class = "foreign";
   EXPECT_THAT(ExposeFully(request),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("of driver other.driver")));
-  api_.Mutate(ClaimKey("shop", "data"), [](Json& claim) {
-    EraseJson(claim, {"spec", "storageClassName"});
-  });
   EXPECT_FALSE(Claim().has_value());
 }
 
@@ -389,13 +362,7 @@ TEST_F(ExposedSnapshotTest, AClassThatCannotFillItsClaimIsRefusedAtOnce) {
 TEST_F(ExposedSnapshotTest, AVolumeThatWasThereBeforeIsNotRead) {
   cluster_.provisioner_runs = false;
   ASSERT_THAT(Expose(), IsOk());
-  api_.Seed(PersistentVolumeType(),
-            {{"metadata", {{"name", "old"}, {"creationTimestamp", "2001-01-01T00:00:00Z"}}},
-             {"spec", {{"claimRef", {{"uid", k8s::Uid(*Claim())}}}}}});
-  api_.Mutate(ClaimKey("mover", k8s::Name(*Claim())), [](Json& bound) {
-    SetJson(bound, {"spec", "volumeName"}, "old");
-    SetJson(bound, {"status", "phase"}, "Bound");
-  });
+  BindToOldVolume(ClaimKey("mover", kTaskName));
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                  HasSubstr("volume old is older than the claim")));
 }
@@ -424,18 +391,15 @@ TEST_F(ExposedSnapshotTest, RemovalThatKeepsTheSnapshotLeavesTheBaseAlone) {
   ExpectOnlyTheBase();
 }
 
-TEST_F(ExposedSnapshotTest, RemovalThatDeletesLeavesNothing) {
-  ASSERT_THAT(Expose(), IsOk());
-  ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
-  ExpectNothing();
-  ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
-}
-
-TEST_F(ExposedSnapshotTest, TheVolumeIsDeletedEvenIfItsClassRetainsVolumes) {
-  cluster_.reclaim_policy = "Retain";
-  ASSERT_THAT(Expose(), IsOk());
-  ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
-  ExpectNothing();
+TEST_F(ExposedSnapshotTest, RemovalThatDeletesLeavesNothingEvenIfTheClassRetainsVolumes) {
+  for (const char* const policy : {"Delete", "Retain"}) {
+    cluster_.reclaim_policy = policy;
+    ASSERT_THAT(Expose(), IsOk());
+    ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
+    ExpectNothing();
+    ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
+    TakeSource();
+  }
 }
 
 TEST_F(ExposedSnapshotTest, AnUnreadySourceIsDeletedWithItsSnapshot) {

@@ -16,7 +16,6 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
-#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
@@ -80,8 +79,6 @@ class GroupLifecycleTest : public BackupFixture {
     EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
     EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   }
-
-  support::FakeSnapshotCluster cluster_{api_};
 };
 
 TEST_F(GroupLifecycleTest, AllMembersAreSnapshottedByOneCall) {
@@ -223,12 +220,6 @@ TEST_F(GroupLifecycleTest, AClaimThatGainsTheLabelMeanwhileIsNoMember) {
   EXPECT_THAT(again->members, SizeIs(2));
   EXPECT_FALSE(again->members.contains(Claim(2).pvc_uid));
   ExpectNoMarks();
-}
-
-TEST_F(GroupLifecycleTest, OneClaimIsAGroupOfOne) {
-  const auto taken = TakeGroup(ctx_, env_, Request(1));
-  ASSERT_THAT(taken, IsOk());
-  EXPECT_THAT(taken->members, SizeIs(1));
 }
 
 TEST_F(GroupLifecycleTest, AHundredClaimsCostFourRequestsEach) {

@@ -19,7 +19,6 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
-#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
@@ -167,8 +166,6 @@ class MovedGroupTest : public BackupFixture {
   void SetBackupUid(const std::string& uid) {
     support::SetField(backup_, {"metadata", "uid"}, uid);
   }
-
-  support::FakeSnapshotCluster cluster_{api_};
 };
 
 TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {

@@ -12,9 +12,7 @@
 #include "base/status_macros.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
-#include "tests/support/fake_api_client.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/cluster_fixture.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
@@ -32,11 +30,9 @@ using testing::SizeIs;
 constexpr int64_t kDataBytes = 64 << 20;
 constexpr char kTaskName[] = "dd-7";
 
-class RestoredVolumeTest : public testing::Test {
+class RestoredVolumeTest : public support::ClusterFixture {
  protected:
-  RestoredVolumeTest() : api_(clock_), cluster_(api_) {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
+  RestoredVolumeTest() {
     SeedStorageClass("Immediate");
     MakeTarget("Block");
   }
@@ -123,10 +119,6 @@ class RestoredVolumeTest : public testing::Test {
                 testing::Each(testing::Key("pv.kubernetes.io/provisioned-by")));
   }
 
-  support::FakeClock clock_;
-  support::FakeApiClient api_;
-  support::FakeSnapshotCluster cluster_;
-  CallContext ctx_;
   std::string target_uid_;
 };
 
@@ -134,14 +126,7 @@ class RestoredVolumeTest : public testing::Test {
 TEST_F(RestoredVolumeTest, AVolumeThatWasThereBeforeIsNotWrittenOver) {
   cluster_.provisioner_runs = false;
   ASSERT_THAT(Prepare(), IsOk());
-  const Json claim = *Claim();
-  api_.Seed(PersistentVolumeType(),
-            {{"metadata", {{"name", "old"}, {"creationTimestamp", "2001-01-01T00:00:00Z"}}},
-             {"spec", {{"claimRef", {{"uid", k8s::Uid(claim)}}}}}});
-  api_.Mutate(ClaimKey("mover", kTaskName), [](Json& bound) {
-    SetJson(bound, {"spec", "volumeName"}, "old");
-    SetJson(bound, {"status", "phase"}, "Bound");
-  });
+  BindToOldVolume(ClaimKey("mover", kTaskName));
   EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                   HasSubstr("volume old is older than the claim")));
 }
@@ -163,11 +148,12 @@ TEST_F(RestoredVolumeTest, IsMadeAsABlockDeviceOfTheTargetsClassAndSize) {
 }
 
 // Longhorn's dm-crypt device lacks the header of LUKS: the volume would be too small for its data.
-TEST_F(RestoredVolumeTest, AVolumeThatADriverEncryptsHasRoomForTheHeader) {
+TEST_F(RestoredVolumeTest, IsNotSmallerThanItsDataAndTheHeaderOfADriverThatEncrypts) {
   const std::tuple<const char*, const char*, int64_t, int64_t> cases[] = {
       {"driver.longhorn.io", "true", kDataBytes, kDataBytes + (16 << 20)},
       {"rook-ceph.rbd.csi.ceph.com", "true", 2 * kDataBytes, 2 * kDataBytes},
       {"driver.longhorn.io", "false", kDataBytes, kDataBytes},
+      {"driver.longhorn.io", "false", kDataBytes / 2, kDataBytes},
       {"ebs.csi.aws.com", "true", kDataBytes, kDataBytes}};  // The storage encrypts.
   for (const auto& [driver, encrypted, requested_bytes, bytes] : cases) {
     SeedStorageClass("Immediate", driver);
@@ -177,7 +163,7 @@ TEST_F(RestoredVolumeTest, AVolumeThatADriverEncryptsHasRoomForTheHeader) {
                 });
     MakeTarget("Block", requested_bytes);
     RestoreRequest request = Request();
-    request.name = absl::StrCat("of-", driver, encrypted);
+    request.name = absl::StrCat("of-", driver, encrypted, requested_bytes);
     const auto prepared = PrepareVolume(ctx_, api_, request);
     ASSERT_THAT(prepared, IsOk());
     EXPECT_EQ(prepared->size_bytes, bytes) << driver << " " << encrypted;
@@ -253,13 +239,6 @@ TEST_F(RestoredVolumeTest, HasTheAttributesClassOfTheTargetAndNamesOneThatIsMiss
   EXPECT_EQ(GetString(Target(), {"status", "phase"}), "Bound");
   EXPECT_EQ(GetString(api_.All(PersistentVolumeType())[0], {"spec", "volumeAttributesClassName"}),
             "gold");
-}
-
-TEST_F(RestoredVolumeTest, IsNotSmallerThanItsData) {
-  MakeTarget("Block", kDataBytes / 2);
-  const auto prepared = Prepare();
-  ASSERT_THAT(prepared, IsOk());
-  EXPECT_EQ(prepared->size_bytes, kDataBytes);
 }
 
 TEST_F(RestoredVolumeTest, WaitsForATargetThatIsMadeLater) {

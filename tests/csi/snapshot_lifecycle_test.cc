@@ -8,7 +8,6 @@
 #include "csi/lock.h"
 #include "csi/volume_lease.h"
 #include "tests/csi/backup_fixture.h"
-#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
@@ -17,7 +16,6 @@ namespace csidelta::csi::snapshot_lifecycle_test {
 namespace {
 
 using support::IsOk;
-using testing::IsEmpty;
 using testing::Le;
 using testing::SizeIs;
 
@@ -34,13 +32,6 @@ class SnapshotLifecycleTest : public BackupFixture {
   absl::StatusOr<TakenSnapshot> Take() { return TakeSnapshot(ctx_, env_, Request()); }
 
   k8s::ObjectKey Key() const { return VolumeSnapshotKey("app", SnapshotName(Request())); }
-
-  void ExpectNothingLeft() {
-    EXPECT_EQ(api_.object_count(), 0);
-    EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
-  }
-
-  support::FakeSnapshotCluster cluster_{api_};
 };
 
 TEST_F(SnapshotLifecycleTest, NamesAreLabelsAndDependOnBackupAndClaim) {

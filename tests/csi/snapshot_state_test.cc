@@ -1,10 +1,11 @@
 #include "csi/snapshot_state.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <vector>
+
+#include "tests/support/snapshot_objects.h"
 
 namespace csidelta::csi::snapshot_state_test {
 namespace {
@@ -17,19 +18,8 @@ const absl::Time kTakenAt = absl::FromUnixSeconds(1'700'000'000);
 
 // A VolumeSnapshot that is bound to a content which names it, taken and ready; a case changes it.
 struct Objects {
-  Json snapshot = {
-      {"metadata",
-       {{"name", "orders"}, {"namespace", "shop"}, {"uid", "u"}, {"creationTimestamp", kTaken}}},
-      {"spec", {{"source", {{"persistentVolumeClaimName", "data"}}}}},
-      {"status",
-       {{"boundVolumeSnapshotContentName", "c"},
-        {"readyToUse", true},
-        {"creationTime", kTaken},
-        {"restoreSize", "1Gi"}}}};
-  Json content = {
-      {"metadata", {{"name", "c"}}},
-      {"spec", {{"volumeSnapshotRef", {{"namespace", "shop"}, {"name", "orders"}, {"uid", "u"}}}}},
-      {"status", {{"snapshotHandle", "h"}, {"creationTime", 1'700'000'000'000'000'000}}}};
+  Json snapshot = support::MakeReadySnapshot("orders", "data");
+  Json content = support::MakeBoundContent("orders");
   ContentReading::Kind kind = ContentReading::Kind::kPresent;
   bool is_handle_gone = false;
 };

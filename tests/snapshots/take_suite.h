@@ -8,13 +8,25 @@
 
 #include "absl/strings/str_cat.h"
 #include "k8s/object.h"
+#include "snapshots/snapshot_creation.h"
 #include "tests/csi/backup_fixture.h"
-#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::snapshots {
 
 enum class Who { kBackup, kPerson };
+
+// For a VolumeSnapshot of PVC data.
+inline CreationRequest PersonsRequest(const std::string& namespace_name, const std::string& name) {
+  Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", namespace_name, "data");
+  SetJson(pvc, {"metadata", "uid"}, "data-uid");
+  return {.source = {.pvc = *objects::PersistentVolumeClaim::Of(pvc),
+                     .driver = "d.example.com",
+                     .class_name = "fast"},
+          .name = name,
+          .timeout = absl::Minutes(5)};
+}
 
 inline std::string RequesterName(const testing::TestParamInfo<Who>& param) {
   return param.param == Who::kBackup ? "Backup" : "Person";
@@ -89,7 +101,6 @@ class TakeSuite : public csi::BackupFixture {
 
   const Who who_;
   const char* const driver_call_;
-  support::FakeSnapshotCluster cluster_{api_};
 
  private:
   // Whether there was an n-th call.
