@@ -14,9 +14,7 @@
 #include "snapshots/snapshot_inventory.h"
 #include "snapshots/snapshot_removal.h"
 #include "snapshots/snapshot_room.h"
-#include "tests/support/fake_api_client.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/cluster_fixture.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
@@ -34,11 +32,9 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-class GroupCreationTest : public testing::Test {
+class GroupCreationTest : public support::ClusterFixture {
  protected:
   GroupCreationTest() {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
     for (const char* const name : {"data-0", "data-1", "data-2"}) {
       SeedPvc(name);
     }
@@ -81,8 +77,7 @@ class GroupCreationTest : public testing::Test {
   // Neither group nor Lease nor label is left.
   void ExpectNothingLeft() {
     cluster_.LetDriverWork();
-    EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+    EXPECT_THAT(support::SnapshotObjects(api_), IsEmpty());
     EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
     ExpectNoMarks();
   }
@@ -94,10 +89,6 @@ class GroupCreationTest : public testing::Test {
     }
   }
 
-  support::FakeClock clock_;
-  support::FakeApiClient api_{clock_};
-  support::FakeSnapshotCluster cluster_{api_};
-  CallContext ctx_;
   std::vector<SnapshotSource> sources_;
 };
 
@@ -154,7 +145,6 @@ TEST_F(GroupCreationTest, WhatCannotBeAGroupHereMayBeTakenSingly) {
   api_.ClearFaults();
   api_.Forbid("create", "volumegroupsnapshots");
   EXPECT_THAT(Create(Request()), StatusIs(absl::StatusCode::kUnimplemented));
-  ExpectNoMarks();
   ExpectNothingLeft();
 }
 
@@ -362,7 +352,6 @@ TEST_F(GroupRemovalTest, AllMembersGoByOneCallOfTheDriver) {
   EXPECT_EQ(removal->end, Removal::End::kRequested);
   EXPECT_THAT(AwaitRemoval(ctx_.WithTimeout(absl::Seconds(1)), api_, unit.front(), true), IsOk());
   EXPECT_EQ(cluster_.driver().CallCount("DeleteVolumeGroupSnapshot"), 1);
-  EXPECT_THAT(support::SnapshotObjects(api_), IsEmpty());
   ExpectNothingLeft();
   EXPECT_EQ(Remove(unit)->end, Removal::End::kGone);
 }
@@ -419,7 +408,6 @@ TEST_F(GroupRemovalTest, WithDataTheStorageKeepsNothing) {
   SeedRetainClass();
   CreateNamed("week");
   ASSERT_THAT(Remove(Unit("week"), /*with_data=*/true), IsOk());
-  EXPECT_THAT(support::SnapshotObjects(api_), IsEmpty());
   ExpectNothingLeft();
 }
 

@@ -15,10 +15,9 @@
 #include "csi/volume_lease.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "tests/snapshots/take_suite.h"
 #include "tests/support/await.h"
-#include "tests/support/fake_api_client.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/cluster_fixture.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -35,21 +34,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-class SnapshotCreationTest : public testing::Test {
+class SnapshotCreationTest : public support::ClusterFixture {
  protected:
-  SnapshotCreationTest() {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
-  }
-
-  CreationRequest Request(const std::string& name = "monday") const {
-    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
-    SetJson(pvc, {"metadata", "uid"}, "data-uid");
-    return {.source = {.pvc = *objects::PersistentVolumeClaim::Of(pvc),
-                       .driver = "d.example.com",
-                       .class_name = "fast"},
-            .name = name,
-            .timeout = absl::Minutes(5)};
+  static CreationRequest Request(const std::string& name = "monday") {
+    return PersonsRequest("shop", name);
   }
   absl::StatusOr<csi::TakenSnapshot> Create(const CreationRequest& request) {
     return CreateSnapshot(ctx_, api_, Random::Real(), request);
@@ -84,11 +72,6 @@ class SnapshotCreationTest : public testing::Test {
     EXPECT_EQ(api_.object_count(), 0);
     EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   }
-
-  support::FakeClock clock_;
-  support::FakeApiClient api_{clock_};
-  support::FakeSnapshotCluster cluster_{api_};
-  CallContext ctx_;
 };
 
 TEST_F(SnapshotCreationTest, ReturnsWhenTakenThoughNotReady) {
@@ -346,8 +329,6 @@ TEST_P(TenAtOnceTest, OneIsTakenAndNineAreBusy) {
   }
   cluster.driver().Hold("CreateSnapshot");
   cluster.Run(absl::Milliseconds(5), absl::Milliseconds(50));
-  Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
-  SetJson(pvc, {"metadata", "uid"}, "data-uid");
   constexpr int kRuns = 10;
   std::vector<absl::StatusOr<csi::TakenSnapshot>> creations(kRuns, absl::UnknownError("not run"));
   std::atomic<int> busy = 0;
@@ -355,15 +336,10 @@ TEST_P(TenAtOnceTest, OneIsTakenAndNineAreBusy) {
   runs.reserve(kRuns);
   for (int i = 0; i < kRuns; ++i) {
     runs.emplace_back([&, i] {
-      const CreationRequest request = {.source = {.pvc = *objects::PersistentVolumeClaim::Of(pvc),
-                                                  .driver = "d.example.com",
-                                                  .class_name = "fast"},
-                                       .name = absl::StrCat("run-", i),
-                                       .timeout = absl::Minutes(5)};
-      creations[static_cast<std::size_t>(i)] = CreateSnapshot({}, api, Random::Real(), request);
-      if (csi::IsVolumeBusy(creations[static_cast<std::size_t>(i)].status())) {
-        ++busy;
-      }
+      auto& creation = creations[static_cast<std::size_t>(i)];
+      creation =
+          CreateSnapshot({}, api, Random::Real(), PersonsRequest("shop", absl::StrCat("run-", i)));
+      busy += csi::IsVolumeBusy(creation.status()) ? 1 : 0;
     });
   }
   support::Await("nine to be busy", [&] { return busy == kRuns - 1; });

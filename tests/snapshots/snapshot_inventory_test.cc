@@ -20,6 +20,7 @@
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/finding_codes.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -28,6 +29,7 @@ namespace csidelta::snapshots::snapshot_inventory_test {
 namespace {
 
 using support::ActionBed;
+using support::CodesOf;
 using support::IsOk;
 using support::StatusIs;
 using testing::ElementsAre;
@@ -35,15 +37,20 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
+void SeedReady(support::FakeApiClient& api, const std::string& name,
+               const support::Strings& labels = {}) {
+  Json snapshot = support::MakeSnapshotObject("shop", name, "content-of-" + name, labels);
+  SetJson(snapshot, {"metadata", "creationTimestamp"}, "2023-11-14T20:13:20Z");
+  SetJson(snapshot, {"status", "readyToUse"}, true);
+  api.Seed(VolumeSnapshotType(), snapshot);
+  api.Seed(VolumeSnapshotContentType(),
+           support::MakeContentObject("content-of-" + name, "shop", name, "h-" + name));
+}
+
 class SnapshotInventoryTest : public testing::Test {
  protected:
   void Seed(const std::string& name, const support::Strings& labels = {}) {
-    Json snapshot = support::MakeSnapshotObject("shop", name, "content-of-" + name, labels);
-    SetJson(snapshot, {"metadata", "creationTimestamp"}, "2023-11-14T20:13:20Z");
-    SetJson(snapshot, {"status", "readyToUse"}, true);
-    bed_.api.Seed(VolumeSnapshotType(), snapshot);
-    bed_.api.Seed(VolumeSnapshotContentType(),
-                  support::MakeContentObject("content-of-" + name, "shop", name, "h-" + name));
+    SeedReady(bed_.api, name, labels);
   }
 
   InventoryRequest Request() const {
@@ -72,14 +79,6 @@ class SnapshotInventoryTest : public testing::Test {
     }
     ADD_FAILURE() << "there is no " << name;
     return inventory.entries.front();
-  }
-  static std::vector<std::string> Reasons(const std::vector<Finding>& protections) {
-    std::vector<std::string> reasons;
-    reasons.reserve(protections.size());
-    for (const Finding& one : protections) {
-      reasons.emplace_back(one.code);
-    }
-    return reasons;
   }
 
   ActionBed bed_;
@@ -114,8 +113,8 @@ TEST_F(SnapshotInventoryTest, TellsWhatKeepsOneFromAPersonAndFromPrune) {
                     "2023-11-14T22:13:00Z");
   const Inventory inventory = Read(Request());
   const SnapshotEntry& only = Of(inventory, "only");
-  EXPECT_THAT(Reasons(only.kept_for), ElementsAre("LastReady", "Young"));
-  EXPECT_THAT(Reasons(only.kept_for_person), ElementsAre("LastReady"));
+  EXPECT_THAT(CodesOf(only.kept_for), ElementsAre("LastReady", "Young"));
+  EXPECT_THAT(CodesOf(only.kept_for_person), ElementsAre("LastReady"));
   EXPECT_TRUE(only.is_named_by_content);
   EXPECT_EQ(only.content_names, "shop/only");
   EXPECT_EQ(only.content_uid, "content-of-only-uid");
@@ -145,7 +144,7 @@ TEST_F(SnapshotInventoryTest, OfThoseThatAreNamedContentsAreReadByName) {
   EXPECT_THAT(Of(inventory, "a").kept_for_person, IsEmpty());
   // A sibling whose content is gone is not Ready.
   bed_.api.Remove(VolumeSnapshotContentKey("content-of-b"));
-  EXPECT_THAT(Reasons(Of(Read(request), "a").kept_for_person), ElementsAre("LastReady"));
+  EXPECT_THAT(CodesOf(Of(Read(request), "a").kept_for_person), ElementsAre("LastReady"));
 }
 
 TEST_F(SnapshotInventoryTest, OfVeryManyContentsAreListed) {
@@ -316,13 +315,7 @@ class ForgetfulInventoryTest : public testing::Test {
  protected:
   ForgetfulInventoryTest() { ctx_.clock = &clock_; }
 
-  void Seed(const std::string& name) {
-    Json snapshot = support::MakeSnapshotObject("shop", name, "content-of-" + name);
-    SetJson(snapshot, {"status", "readyToUse"}, true);
-    api_.Seed(VolumeSnapshotType(), snapshot);
-    api_.Seed(VolumeSnapshotContentType(),
-              support::MakeContentObject("content-of-" + name, "shop", name, "h-" + name));
-  }
+  void Seed(const std::string& name) { SeedReady(api_, name); }
   std::map<std::string, SnapshotEntry> Read(InventoryRequest request) {
     request.namespace_name = "shop";
     request.now = clock_.Now();

@@ -3,12 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstddef>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "csi/drop.h"
 #include "csi/group/group_lifecycle.h"
@@ -17,6 +15,7 @@
 #include "snapshots/group_creation.h"
 #include "tests/snapshots/take_suite.h"
 #include "tests/support/kind_names.h"
+#include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 
@@ -32,13 +31,17 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr std::size_t kClaims = 3;
+constexpr int kClaims = 3;
 
 class TakeGroupTest : public TakeSuite, public testing::WithParamInterface<Who> {
  protected:
   TakeGroupTest() : TakeSuite(GetParam(), "CreateVolumeGroupSnapshot") {
-    for (std::size_t i = 0; i < kClaims; ++i) {
+    for (int i = 0; i < kClaims; ++i) {
       SeedClaim(i);
+      sources_.push_back({.pvc = support::As<objects::PersistentVolumeClaim>(
+                              *api_.Find(ClaimKey("app", Claim(i).pvc))),
+                          .driver = "d.example.com",
+                          .class_name = "fast"});
     }
   }
 
@@ -48,42 +51,13 @@ class TakeGroupTest : public TakeSuite, public testing::WithParamInterface<Who> 
     return is_backup() ? objects::kGroupMarkLabel : objects::kPersonsGroupLabel;
   }
 
-  void SeedClaim(std::size_t i) {
-    const std::string volume = absl::StrCat("pv-", i);
-    const std::string name = absl::StrCat("data-", i);
-    const std::string uid = absl::StrCat("uid-", i);
-    const std::string handle = absl::StrCat("volume-", i);
-    api_.Seed(PersistentVolumeType(),
-              {{"metadata", {{"name", volume}}},
-               {"spec", {{"csi", {{"driver", "d.example.com"}, {"volumeHandle", handle}}}}}});
-    const Json pvc = api_.Seed(
-        PersistentVolumeClaimType(),
-        {{"metadata",
-          {{"name", name}, {"namespace", "app"}, {"uid", uid}, {"labels", {{"app", "db"}}}}},
-         {"spec", {{"volumeName", volume}}}});
-    members_.push_back({.pvc = name, .pvc_uid = uid, .volume_handle = handle});
-    sources_.push_back({.pvc = support::As<objects::PersistentVolumeClaim>(pvc),
-                        .driver = "d.example.com",
-                        .class_name = "fast"});
-  }
-
-  csi::GroupRequest Request() const {
-    return {.backup = backup_,
-            .namespace_name = "app",
-            .label_key = "velero.io/volume-group",
-            .label_value = "db",
-            .class_name = "groups",
-            .version = "v1",
-            .members = members_};
-  }
-
   absl::Status TakeIt() override {
-    std::size_t members = 0;
+    int members = 0;
     absl::Status status;
     if (is_backup()) {
-      const auto taken = csi::TakeGroup(ctx_, env_, Request());
+      const auto taken = csi::TakeGroup(ctx_, env_, RequestOfGroup(kClaims));
       status = taken.status();
-      members = taken.ok() ? taken->members.size() : 0;
+      members = taken.ok() ? static_cast<int>(taken->members.size()) : 0;
     } else {
       const auto taken = CreateGroup(ctx_, api_, Random::Real(),
                                      {.choice = {.version = "v1", .class_name = "groups"},
@@ -92,12 +66,14 @@ class TakeGroupTest : public TakeSuite, public testing::WithParamInterface<Who> 
                                       .waits_for_others = true,
                                       .timeout = backup_.csi_snapshot_timeout()});
       status = taken.status();
-      members = taken.ok() ? taken->size() : 0;
+      members = taken.ok() ? static_cast<int>(taken->size()) : 0;
     }
-    EXPECT_EQ(members, status.ok() ? kClaims : 0U);
+    EXPECT_EQ(members, status.ok() ? kClaims : 0);
     return status;
   }
-  std::string Name() const { return is_backup() ? csi::GroupName(Request()) : "velero-db"; }
+  std::string Name() const {
+    return is_backup() ? csi::GroupName(RequestOfGroup(kClaims)) : "velero-db";
+  }
   k8s::ObjectKey Key() const override { return {VolumeGroupSnapshotType("v1"), "app", Name()}; }
   void DeleteTaken() override {
     EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
@@ -116,15 +92,11 @@ class TakeGroupTest : public TakeSuite, public testing::WithParamInterface<Who> 
 
   void ExpectNothingLeft() override {
     ExpectNoMarks();
-    EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
+    EXPECT_THAT(support::SnapshotObjects(api_), IsEmpty());
     EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
     EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   }
 
-  std::vector<objects::PlannedGroupMember> members_;
   std::vector<SnapshotSource> sources_;
 };
 INSTANTIATE_TEST_SUITE_P(Requesters, TakeGroupTest, testing::Values(Who::kBackup, Who::kPerson),
@@ -177,7 +149,7 @@ TEST_P(TakeGroupTest, ARefusedLabelFailsNothing) {
 
 // A user's controller takes foreign labels off again: some of them, or all.
 TEST_P(TakeGroupTest, LabelsThatDoNotStayAreNamed) {
-  for (const std::size_t lost : {std::size_t{1}, kClaims}) {
+  for (const int lost : {1, kClaims}) {
     if (lost == 1 && !is_backup()) {
       continue;  // People may not read the handles of volumes, which tell that one is missing.
     }

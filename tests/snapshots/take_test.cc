@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -52,21 +53,17 @@ class TakeFixture : public TakeSuite {
             .class_name = "fast"};
   }
   // One that joins what an earlier run made, and waits for others.
-  CreationRequest PersonsRequest() const {
-    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "app", "data");
-    SetJson(pvc, {"metadata", "uid"}, "data-uid");
-    return {.source = {.pvc = *objects::PersistentVolumeClaim::Of(pvc),
-                       .driver = "d.example.com",
-                       .class_name = "fast"},
-            .name = "monday",
-            .may_join = true,
-            .waits_for_others = true,
-            .timeout = backup_.csi_snapshot_timeout()};
+  CreationRequest JoiningRequest() const {
+    CreationRequest request = PersonsRequest("app", "monday");
+    request.may_join = true;
+    request.waits_for_others = true;
+    request.timeout = backup_.csi_snapshot_timeout();
+    return request;
   }
 
   absl::StatusOr<TakenSnapshot> Take() {
     return who_ == Who::kBackup ? csi::TakeSnapshot(ctx_, env_, Request())
-                                : CreateSnapshot(ctx_, api_, Random::Real(), PersonsRequest());
+                                : CreateSnapshot(ctx_, api_, Random::Real(), JoiningRequest());
   }
   std::string Name() const { return who_ == Who::kBackup ? SnapshotName(Request()) : "monday"; }
   std::string LeaseNamespace() const { return who_ == Who::kBackup ? "velero" : "app"; }
@@ -90,6 +87,16 @@ class TakeFixture : public TakeSuite {
     SetJson(other, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now() - age));
     return api_.Seed(VolumeSnapshotType(), other);
   }
+  // Happens when the Lease is renewed for the `n`th time.
+  void AtRenewal(int n, const std::function<void()>& happens) {
+    api_.OnEvent("leases", [=, this](support::FakeApiClient&, const k8s::WatchEvent& event) {
+      if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals_ == n) {
+        happens();
+      }
+    });
+  }
+
+  int renewals_ = 0;
 };
 
 class TakeTest : public TakeFixture, public testing::WithParamInterface<Who> {
@@ -172,14 +179,9 @@ TEST_P(TakeTest, ItsDeletionByAnotherClientEndsTheWait) { ExpectDeletionByOthers
 
 TEST_P(TakeTest, RenewsItsLeaseWhileTheDriverIsSlow) {
   cluster_.driver().Hold("CreateSnapshot");
-  int renewals = 0;
-  api_.OnEvent("leases", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
-    if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 5) {
-      cluster_.LetDriverWork();
-    }
-  });
+  AtRenewal(5, [&] { cluster_.LetDriverWork(); });
   EXPECT_THAT(Take(), IsOk());
-  EXPECT_EQ(renewals, 5);
+  EXPECT_EQ(renewals_, 5);
 }
 
 TEST_P(TakeTest, AnApiServerThatStartsRefusesOnlyForAMoment) {
@@ -207,28 +209,20 @@ TEST_P(TakeTest, WaitsForAPersonsSnapshotOfTheSameVolume) {
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(2));
 }
 
-TEST_P(TakeTest, AStuckSnapshotOfAPersonIsWaitedForOnlySoLong) {
+TEST_P(TakeTest, AStuckSnapshotOfAPersonIsWaitedForOnlySoLongAndTheLeaseIsRenewed) {
   SeedOther("stuck");
   const absl::Time before = clock_.Now();
   EXPECT_THAT(Take(), IsOk());
   EXPECT_EQ(clock_.Now() - before, csi::kOthersAgeMax);
-}
-
-TEST_P(TakeTest, RenewsItsLeaseWhileAnOnDemandSnapshotIsTaken) {
-  SeedOther("stuck");
-  EXPECT_THAT(Take(), IsOk());
   EXPECT_GE(api_.CallCount("update", "leases"),
             csi::kOthersAgeMax / csi::kVolumeLeaseRenewAfter - 1);
 }
 
 TEST_P(TakeTest, ALeaseLostWhileWaitingIsTakenAgain) {
   SeedOther("stuck");
-  int renewals = 0;
-  api_.OnEvent("leases", [&](support::FakeApiClient& api, const k8s::WatchEvent& event) {
-    if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 3) {
-      api.SetField({LeaseType(), LeaseNamespace(), k8s::Name(event.object)},
-                   {"spec", "holderIdentity"}, "quicker");
-    }
+  AtRenewal(3, [&] {
+    const std::string lease = api_.Names(LeaseType()).at(0);
+    api_.SetField({LeaseType(), LeaseNamespace(), lease}, {"spec", "holderIdentity"}, "quicker");
   });
   EXPECT_THAT(Take(), IsOk());
   EXPECT_EQ(api_.CallCount("create", "leases"), 2);
@@ -328,12 +322,7 @@ TEST_F(BackupTakeTest, ADriverThatRefusesForGoodIsNotWaitedForToTheEnd) {
 
 TEST_F(BackupTakeTest, ARefusalThatPassesIsForgotten) {
   cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "too many calls");
-  int renewals = 0;
-  api_.OnEvent("leases", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
-    if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 3) {
-      cluster_.LetDriverWork();
-    }
-  });
+  AtRenewal(3, [&] { cluster_.LetDriverWork(); });
   EXPECT_THAT(Take(), IsOk());
 }
 
