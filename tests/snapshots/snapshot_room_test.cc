@@ -9,9 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "objects/keys.h"
-#include "tests/support/fake_api_client.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/snapshots/take_suite.h"
+#include "tests/support/cluster_fixture.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/snapshot_objects.h"
@@ -28,37 +27,37 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-class SnapshotRoomTest : public testing::Test {
+class SnapshotRoomTest : public support::ClusterFixture {
  protected:
   SnapshotRoomTest() {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
     request_.namespace_name = "shop";
     request_.pvcs = {"data"};
   }
 
-  CreationRequest Request(const std::string& name) const {
-    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
-    SetJson(pvc, {"metadata", "uid"}, "data-uid");
-    return {.source = {.pvc = *objects::PersistentVolumeClaim::Of(pvc),
-                       .driver = cluster_.driver_name,
-                       .class_name = "fast"},
-            .name = name,
-            .may_join = true,
-            .awaited = AwaitedState::kReady,
-            .timeout = absl::Minutes(5)};
+  static CreationRequest Request(const std::string& name) {
+    CreationRequest request = PersonsRequest("shop", name);
+    request.may_join = true;
+    request.awaited = AwaitedState::kReady;
+    return request;
   }
   absl::Status Take(const std::string& name) {
     return CreateSnapshot(ctx_, api_, Random::Real(), Request(name)).status();
   }
-  // So many, an hour apart: "s1" is the oldest, and all may go but for the rules.
-  void TakeMany(int count) {
+  // So many, an hour apart: "s1" is the oldest, and all may go but for the rules. Then a quota.
+  void TakeMany(int count, int quota = 0) {
     for (int i = 1; i <= count; ++i) {
       ASSERT_THAT(Take(absl::StrCat("s", i)), IsOk());
       clock_.Advance(absl::Hours(1));
     }
+    if (quota > 0) {
+      api_.SetQuota("snaps", VolumeSnapshotType(), "shop", quota);
+    }
   }
-  void SetQuota(int limit) { api_.SetQuota("snaps", VolumeSnapshotType(), "shop", limit); }
+  void DeleteSlowly(const std::string& name) {
+    const k8s::ObjectKey key = VolumeSnapshotKey("shop", name);
+    api_.SetField(key, {"metadata", "finalizers"}, Json::array({"example.com/slow"}));
+    ASSERT_THAT(api_.Delete(ctx_, key, {}), IsOk());
+  }
   std::vector<std::string> Left() const { return api_.Names(VolumeSnapshotType()); }
   int DryRuns() const {
     int count = 0;
@@ -75,21 +74,24 @@ class SnapshotRoomTest : public testing::Test {
     });
   }
   RoomMaker Maker() { return {ctx_, api_, request_, absl::Minutes(1)}; }
+  absl::Status MakeInQuota(int places) { return Maker().MakeInQuota(Request("new"), places); }
+  absl::Status MakeInDriver() {
+    return Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full"));
+  }
 
-  support::FakeClock clock_;
-  support::FakeApiClient api_{clock_};
-  support::FakeSnapshotCluster cluster_{api_};
-  CallContext ctx_;
   RetentionRequest request_;
 };
 
 // --- A quota
 
-TEST_F(SnapshotRoomTest, TheOldestGoesAndThenThereIsRoom) {
-  TakeMany(3);
-  SetQuota(3);
+TEST_F(SnapshotRoomTest, AfterADryRunTheOldestGoesAndThenThereIsRoom) {
+  TakeMany(3, 3);
   const absl::Status refused = Take("new");
   EXPECT_EQ(csi::OutOfRoom(refused), csi::RoomLimit::kQuota) << refused;
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    EXPECT_TRUE(call.verb != "delete" || call.plural != "volumesnapshots" || DryRuns() > 0);
+    return absl::OkStatus();
+  });
   RoomMaker maker = Maker();
   ASSERT_THAT(maker.MakeInQuota(Request("new"), 1), IsOk());
   EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
@@ -101,77 +103,58 @@ TEST_F(SnapshotRoomTest, TheOldestGoesAndThenThereIsRoom) {
 }
 
 TEST_F(SnapshotRoomTest, WhereThereIsRoomNothingGoes) {
-  TakeMany(3);
-  SetQuota(4);
-  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
+  TakeMany(3, 4);
+  EXPECT_THAT(MakeInQuota(1), IsOk());
   EXPECT_EQ(Left().size(), 3);
   EXPECT_EQ(DryRuns(), 1);
 }
 
-TEST_F(SnapshotRoomTest, ADryRunComesBeforeTheFirstDeletion) {
-  TakeMany(3);
-  SetQuota(3);
-  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
-    EXPECT_TRUE(call.verb != "delete" || call.plural != "volumesnapshots" || DryRuns() > 0);
-    return absl::OkStatus();
-  });
-  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
-  EXPECT_GT(DryRuns(), 0);
-}
-
 TEST_F(SnapshotRoomTest, WhatElseIsInTheWayEndsItBeforeAnythingGoes) {
-  TakeMany(3);
-  SetQuota(3);
+  TakeMany(3, 3);
   api_.Forbid("create", "volumesnapshots");
-  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1),
-              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(MakeInQuota(1), StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_EQ(Left().size(), 3);
 }
 
 TEST_F(SnapshotRoomTest, AsManyGoAsAreNeeded) {
-  TakeMany(5);
-  SetQuota(4);  // lowered since
-  ASSERT_THAT(Maker().MakeInQuota(Request("new"), 2), IsOk());
+  TakeMany(5, 4);  // lowered since
+  ASSERT_THAT(MakeInQuota(2), IsOk());
   EXPECT_THAT(Left(), ElementsAre("s4", "s5"));
 }
 
 TEST_F(SnapshotRoomTest, RoomForOneIsNoRoomForAGroup) {
-  TakeMany(3);
-  SetQuota(4);
-  ASSERT_THAT(Maker().MakeInQuota(Request("new"), 3), IsOk());
+  TakeMany(3, 4);
+  ASSERT_THAT(MakeInQuota(3), IsOk());
   EXPECT_THAT(Left(), ElementsAre("s3"));
-  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 3), IsOk());
+  EXPECT_THAT(MakeInQuota(3), IsOk());
   EXPECT_EQ(Left().size(), 1) << "there is room";
 }
 
 TEST_F(SnapshotRoomTest, WhereQuotasMayNotBeReadTheDryRunDecides) {
-  TakeMany(3);
-  SetQuota(4);
+  TakeMany(3, 4);
   api_.Forbid("list", "resourcequotas");
-  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 3), IsOk());
+  EXPECT_THAT(MakeInQuota(3), IsOk());
   EXPECT_EQ(Left().size(), 3);
 }
 
 TEST_F(SnapshotRoomTest, RulesHoldAndNothingGoesWhereTooFewMay) {
-  TakeMany(3);
-  SetQuota(3);
+  TakeMany(3, 3);
   request_.rules.last = 2;
-  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 2),
+  EXPECT_THAT(MakeInQuota(2),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("quota snaps: 3 of 3 used"),
                              HasSubstr("nothing was deleted"), HasSubstr("s3: last snapshot"))));
   EXPECT_EQ(Left().size(), 3);
-  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
+  EXPECT_THAT(MakeInQuota(1), IsOk());
   EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
 }
 
 TEST_F(SnapshotRoomTest, WhatIsProtectedStays) {
-  TakeMany(2);
-  SetQuota(3);
+  TakeMany(2, 3);
   ASSERT_THAT(Take("young"), IsOk());
   api_.SetField(VolumeSnapshotKey("shop", "s1"), {"metadata", "labels", objects::kKeepLabel},
                 "true");
-  ASSERT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
+  ASSERT_THAT(MakeInQuota(1), IsOk());
   EXPECT_THAT(Left(), ElementsAre("s1", "young"));
   ASSERT_THAT(Take("new"), IsOk());
   EXPECT_THAT(Maker().MakeInQuota(Request("newer"), 1),
@@ -180,15 +163,13 @@ TEST_F(SnapshotRoomTest, WhatIsProtectedStays) {
 }
 
 TEST_F(SnapshotRoomTest, TheOnlyReadyOneStays) {
-  TakeMany(1);
-  SetQuota(1);
-  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1),
+  TakeMany(1, 1);
+  EXPECT_THAT(MakeInQuota(1),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the only Ready one")));
 }
 
 TEST_F(SnapshotRoomTest, OtherMakersAndOtherPvcsAreLeftAlone) {
-  TakeMany(3);
-  SetQuota(3);
+  TakeMany(3, 3);
   const auto change = [&](const char* name, const auto& edit) {
     ASSERT_TRUE(api_.Mutate(VolumeSnapshotKey("shop", name), edit));
   };
@@ -197,47 +178,40 @@ TEST_F(SnapshotRoomTest, OtherMakersAndOtherPvcsAreLeftAlone) {
     SetJson(one, {"spec", "source", "persistentVolumeClaimName"}, "logs");
   });
   request_.rules.last = 1;
-  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1),
-              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(MakeInQuota(1), StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(Left().size(), 3);
   request_.any_maker = true;
-  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
+  EXPECT_THAT(MakeInQuota(1), IsOk());
   EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
 }
 
 TEST_F(SnapshotRoomTest, NothingGoesWhereNotAllMayBeRead) {
-  TakeMany(3);
-  SetQuota(3);
+  TakeMany(3, 3);
   api_.Forbid("list", "volumesnapshotcontents");
-  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1),
+  EXPECT_THAT(MakeInQuota(1),
               StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("nothing was deleted")));
   EXPECT_EQ(Left().size(), 3);
 }
 
 TEST_F(SnapshotRoomTest, WhatIsBeingDeletedIsRoomToCome) {
-  TakeMany(3);
-  SetQuota(3);
-  api_.SetField(VolumeSnapshotKey("shop", "s3"), {"metadata", "finalizers"},
-                Json::array({"example.com/slow"}));
-  ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", "s3"), {}), IsOk());
-  const absl::Status late = Maker().MakeInQuota(Request("new"), 1);
+  TakeMany(3, 3);
+  DeleteSlowly("s3");
+  const absl::Status late = MakeInQuota(1);
   EXPECT_THAT(late, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("s3")));
   EXPECT_EQ(Left().size(), 3) << "it is waited for, and no other one goes";
 }
 
 TEST_F(SnapshotRoomTest, AQuotaThatCountsLateCostsNoSecondOne) {
-  TakeMany(3);
-  SetQuota(3);
+  TakeMany(3, 3);
   int refusals = 4;
   RefuseDryRuns(refusals);
-  ASSERT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
+  ASSERT_THAT(MakeInQuota(1), IsOk());
   EXPECT_EQ(refusals, -1);
   EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
 }
 
 TEST_F(SnapshotRoomTest, AfterADeletionARefusalCountsOnlyWhenItLasts) {
-  TakeMany(4);
-  SetQuota(4);
+  TakeMany(4, 4);
   RoomMaker maker = Maker();
   ASSERT_THAT(maker.MakeInQuota(Request("new"), 1), IsOk());
   int refusals = 3;
@@ -257,15 +231,13 @@ TEST_F(SnapshotRoomTest, AQuotaThatNeverCountsEndsIt) {
 }
 
 TEST_F(SnapshotRoomTest, ARunThatWasKilledNeedsNoRoomForWhatItMade) {
-  TakeMany(2);
-  SetQuota(2);
+  TakeMany(2, 2);
   EXPECT_THAT(Take("s2"), IsOk());
   EXPECT_EQ(Left().size(), 2);
 }
 
 TEST_F(SnapshotRoomTest, SaysWhatMakeRoomWouldDelete) {
-  TakeMany(3);
-  SetQuota(3);
+  TakeMany(3, 3);
   const absl::Status refused = Take("new");
   EXPECT_EQ(ExplainRoom(ctx_, api_, request_, refused, 1),
             "quota snaps: 3 of 3 used; --make-room removes the oldest 1 that rules allow (s1)");
@@ -307,8 +279,7 @@ TEST_F(SnapshotRoomTest, FewAreNamed) {
 }
 
 TEST_F(SnapshotRoomTest, WhereNoneCanBeDeletedThatIsSaid) {
-  TakeMany(3);
-  SetQuota(3);
+  TakeMany(3, 3);
   api_.Forbid("delete", "volumesnapshots");
   RoomMaker maker = Maker();
   EXPECT_THAT(maker.MakeInQuota(Request("new"), 1),
@@ -339,48 +310,38 @@ TEST_F(SnapshotRoomTest, ADriverWithoutRoomHasItAfterOneIsGone) {
 }
 
 // s1 and s3 of PVC logs, s2 and s4 of data.
-void ShareOut(support::FakeApiClient& api) {
-  for (const char* const name : {"s1", "s3"}) {
-    ASSERT_TRUE(api.Mutate(VolumeSnapshotKey("shop", name), [](Json& one) {
-      SetJson(one, {"spec", "source", "persistentVolumeClaimName"}, "logs");
-    }));
+class RoomOfTwoPvcsTest : public SnapshotRoomTest {
+ protected:
+  RoomOfTwoPvcsTest() {
+    TakeMany(4);
+    for (const char* const name : {"s1", "s3"}) {
+      api_.SetField(VolumeSnapshotKey("shop", name),
+                    {"spec", "source", "persistentVolumeClaimName"}, "logs");
+    }
+    request_.pvcs = {"data", "logs"};
   }
-}
+};
 
-TEST_F(SnapshotRoomTest, ForAGroupTheOldestOfEachPvcGoes) {
-  TakeMany(4);
-  ShareOut(api_);
-  request_.pvcs = {"data", "logs"};
-  ASSERT_THAT(Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full")), IsOk());
+TEST_F(RoomOfTwoPvcsTest, ForAGroupTheOldestOfEachPvcGoes) {
+  ASSERT_THAT(MakeInDriver(), IsOk());
   EXPECT_THAT(Left(), ElementsAre("s3", "s4"));
-  EXPECT_THAT(Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full")),
+  EXPECT_THAT(MakeInDriver(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the only Ready one")));
 }
 
-TEST_F(SnapshotRoomTest, WhatIsBeingDeletedIsTheRoomOfItsPvc) {
-  TakeMany(4);
-  ShareOut(api_);
-  request_.pvcs = {"data", "logs"};
-  api_.SetField(VolumeSnapshotKey("shop", "s3"), {"metadata", "finalizers"},
-                Json::array({"example.com/slow"}));
-  ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", "s3"), {}), IsOk());
-  EXPECT_THAT(Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full")),
-              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("s3")));
+TEST_F(RoomOfTwoPvcsTest, WhatIsBeingDeletedIsTheRoomOfItsPvc) {
+  DeleteSlowly("s3");
+  EXPECT_THAT(MakeInDriver(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("s3")));
   EXPECT_THAT(Left(), ElementsAre("s1", "s3", "s4"));
   request_.pvcs = {"data"};
-  EXPECT_THAT(Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full")),
+  EXPECT_THAT(MakeInDriver(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("s4: the only Ready one")));
   EXPECT_THAT(Left(), ElementsAre("s1", "s3", "s4"));
 }
 
-TEST_F(SnapshotRoomTest, OfOnePvcOneThatIsBeingDeletedIsEnough) {
-  TakeMany(4);
-  ShareOut(api_);
-  for (const char* const name : {"s1", "s3"}) {
-    api_.SetField(VolumeSnapshotKey("shop", name), {"metadata", "finalizers"},
-                  Json::array({"example.com/slow"}));
-    ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", name), {}), IsOk());
-  }
+TEST_F(RoomOfTwoPvcsTest, OfOnePvcOneThatIsBeingDeletedIsEnough) {
+  DeleteSlowly("s1");
+  DeleteSlowly("s3");
   request_.pvcs = {"logs"};
   api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
     if (call.name == "s3" || call.verb == "watch") {  // It is waited for.
@@ -390,8 +351,7 @@ TEST_F(SnapshotRoomTest, OfOnePvcOneThatIsBeingDeletedIsEnough) {
     }
     return absl::OkStatus();
   });
-  const absl::Status made =
-      Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full"));
+  const absl::Status made = MakeInDriver();
   EXPECT_EQ(std::string(made.message()).find("s1"), std::string::npos) << made;
 }
 
@@ -432,8 +392,7 @@ TEST_F(SnapshotRoomTest, WhereRulesKeepAllTheCreationEnds) {
 TEST_F(SnapshotRoomTest, WhoseDataTheStorageKeepsMakesNoRoomInTheDriver) {
   cluster_.class_policy = "Retain";
   TakeMany(2);
-  const absl::Status refused = csi::OutOfRoomError(csi::RoomLimit::kDriver, "full");
-  EXPECT_THAT(Maker().MakeInDriver(refused),
+  EXPECT_THAT(MakeInDriver(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("would keep its data")));
   EXPECT_EQ(Left().size(), 2);
 }
