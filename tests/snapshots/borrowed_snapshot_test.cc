@@ -51,10 +51,7 @@ class BorrowedSnapshotTest : public testing::Test {
   }
 
   void SeedClass(const std::string& mode) {
-    Json one = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
-    one["provisioner"] = kDriverName;
-    one["volumeBindingMode"] = mode;
-    bed_.api.Seed(StorageClassType(), one);
+    support::SeedStorageClass(bed_.api, "fast", kDriverName, mode);
   }
 
   static BorrowRequest Request() {
@@ -75,6 +72,15 @@ class BorrowedSnapshotTest : public testing::Test {
     }
     pair_ = plan->pair;
     return CarryOutBorrowing(bed_.ctx.WithTimeout(absl::Minutes(1)), bed_.api, *plan, notes_);
+  }
+
+  // As after a PVC that was deleted before it was bound: the provisioner's finalizer stays.
+  void SeedLingering(const std::string& name) {
+    Json snapshot =
+        support::MakeSnapshotObject("team", name, "", {{objects::kMadeByLabel, "csi-delta"}});
+    snapshot["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z";
+    snapshot["metadata"]["finalizers"] = Json::array({"provisioner.storage.kubernetes.io/held"});
+    bed_.api.Seed(VolumeSnapshotType(), snapshot);
   }
 
   std::optional<Json> Claim() { return bed_.api.Find(ClaimKey("team", "copy")); }
@@ -265,14 +271,9 @@ TEST_F(BorrowedSnapshotTest, ARunThatWasKilledIsTakenUp) {
   EXPECT_FALSE(HasPair());
 }
 
-// As after a PVC that was deleted before it was bound: the provisioner's finalizer stays.
 TEST_F(BorrowedSnapshotTest, AVolumeSnapshotThatIsStillBeingDeletedIsNotInTheWay) {
   const csi::StaticContent first = Plan()->pair;
-  Json lingering = support::MakeSnapshotObject("team", first.snapshot_name, "",
-                                               {{objects::kMadeByLabel, "csi-delta"}});
-  lingering["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z";
-  lingering["metadata"]["finalizers"] = Json::array({"provisioner.storage.kubernetes.io/held"});
-  bed_.api.Seed(VolumeSnapshotType(), lingering);
+  SeedLingering(first.snapshot_name);
   const absl::StatusOr<Borrowed> borrowed = Borrow();
   ASSERT_THAT(borrowed, IsOk());
   EXPECT_EQ(borrowed->pvc.state, PvcState::kBound);
@@ -282,10 +283,7 @@ TEST_F(BorrowedSnapshotTest, AVolumeSnapshotThatIsStillBeingDeletedIsNotInTheWay
 
 TEST_F(BorrowedSnapshotTest, TheSecondAttemptIsTakenUpThoughTheFirstIsGoneMeanwhile) {
   const csi::StaticContent first = Plan()->pair;
-  Json lingering = support::MakeSnapshotObject("team", first.snapshot_name, "");
-  lingering["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z";
-  lingering["metadata"]["finalizers"] = Json::array({"provisioner.storage.kubernetes.io/held"});
-  bed_.api.Seed(VolumeSnapshotType(), lingering);
+  SeedLingering(first.snapshot_name);
   SeedClass("WaitForFirstConsumer");
   EXPECT_EQ(Borrow()->pvc.state, PvcState::kWaitsForFirstConsumer);
   bed_.api.Remove(VolumeSnapshotKey("team", first.snapshot_name));

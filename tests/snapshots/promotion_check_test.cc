@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/finding_codes.h"
+#include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::snapshots::promotion_check_test {
@@ -19,6 +21,7 @@ using objects::StorageClass;
 using objects::VolumeMode;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
+using support::CodesOf;
 using support::StatusIs;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -35,22 +38,8 @@ Json ClassObject(const char* name, const char* provisioner) {
 // A VolumeSnapshot that is ready and bound both ways, its source PVC, and classes: nothing is
 // against a PVC of it. A case changes it.
 struct Cluster {
-  Json snapshot = {
-      {"metadata",
-       {{"name", "monday"}, {"namespace", "shop"}, {"uid", "u"}, {"creationTimestamp", kTaken}}},
-      {"spec", {{"source", {{"persistentVolumeClaimName", "data"}}}}},
-      {"status",
-       {{"boundVolumeSnapshotContentName", "c"},
-        {"readyToUse", true},
-        {"creationTime", kTaken},
-        {"restoreSize", "1Gi"}}}};
-  Json content = {
-      {"metadata", {{"name", "c"}}},
-      {"spec",
-       {{"driver", "d.example.com"},
-        {"sourceVolumeMode", "Filesystem"},
-        {"volumeSnapshotRef", {{"namespace", "shop"}, {"name", "monday"}, {"uid", "u"}}}}},
-      {"status", {{"snapshotHandle", "h"}}}};
+  Json snapshot = support::MakeReadySnapshot("monday", "data");
+  Json content = support::MakeBoundContent("monday");
   Json source = {{"metadata", {{"name", "data"}, {"namespace", "shop"}}},
                  {"spec",
                   {{"storageClassName", "fast"},
@@ -96,14 +85,6 @@ Decision Decide(const Cluster& cluster) {
   return {.pvc = std::move(pvc), .refusals = std::move(refusals)};
 }
 
-std::vector<std::string> Codes(const Decision& decision) {
-  std::vector<std::string> codes;
-  for (const Finding& refusal : decision.refusals) {
-    codes.emplace_back(refusal.code);
-  }
-  return codes;
-}
-
 struct Case {
   std::string code;
   const char* what;
@@ -116,7 +97,7 @@ void ExpectRefusals(const std::vector<Case>& cases) {
     Cluster cluster;
     one.change(cluster);
     const Decision decision = Decide(cluster);
-    EXPECT_THAT(Codes(decision), ElementsAre(one.code)) << one.what;
+    EXPECT_THAT(CodesOf(decision.refusals), ElementsAre(one.code)) << one.what;
     ASSERT_FALSE(decision.refusals.empty()) << one.what;
     EXPECT_THAT(decision.refusals.front().message, HasSubstr(one.message)) << one.what;
   }
@@ -332,8 +313,9 @@ TEST(PromotionCheckTest, AllThatIsAgainstItIsSaidInTheOrderOfTheTable) {
                      .size_bytes = 1,
                      .mode = VolumeMode::kBlock,
                      .access_modes = {"RWO"}};
-  EXPECT_THAT(Codes(Decide(cluster)), ElementsAre("NotReady", "BadName", "OtherDriver", "TooSmall",
-                                                  "OtherMode", "BadAccessMode"));
+  EXPECT_THAT(
+      CodesOf(Decide(cluster).refusals),
+      ElementsAre("NotReady", "BadName", "OtherDriver", "TooSmall", "OtherMode", "BadAccessMode"));
 }
 
 TEST(PromotionCheckTest, DefaultsAreThoseOfTheSource) {

@@ -35,7 +35,7 @@ class PromotionTest : public testing::Test {
  protected:
   PromotionTest() {
     bed_.clock.SetAutoAdvance(true);
-    AddClass("fast", support::kDriver, "Immediate");
+    support::SeedStorageClass(bed_.api, "fast", support::kDriver);
     Json source = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data",
                                       {{"app", "db"}, {"tier", "one"}});
     source["spec"] = {{"storageClassName", "fast"},
@@ -43,13 +43,6 @@ class PromotionTest : public testing::Test {
                       {"resources", {{"requests", {{"storage", "1Gi"}}}}}};
     bed_.api.Seed(PersistentVolumeClaimType(), source);
     AddSnapshot("monday");
-  }
-
-  void AddClass(const std::string& name, const std::string& provisioner, const std::string& mode) {
-    Json one = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", name);
-    one["provisioner"] = provisioner;
-    one["volumeBindingMode"] = mode;
-    bed_.api.Seed(StorageClassType(), one);
   }
 
   void AddSnapshot(const std::string& name, const support::Strings& labels = {}) {
@@ -173,10 +166,11 @@ TEST_F(PromotionTest, ManyCostOneListOfClassesAndNoListOfContents) {
   EXPECT_EQ(bed_.api.CallCount("list", "*"), 1);
 }
 
-TEST_F(PromotionTest, WhatMayNotBeReadIsNamedAndNotChecked) {
+TEST_F(PromotionTest, WhatMayNotBeReadIsNamedOnceForASetAndNotChecked) {
+  AddSnapshot("tuesday");
   bed_.api.Forbid("get", "volumesnapshotcontents");
   bed_.api.Forbid("list", "storageclasses");
-  const absl::StatusOr<PromotionPlan> plan = Plan(Request({{"monday", "copy"}}));
+  const absl::StatusOr<PromotionPlan> plan = Plan(Request({{"monday", "a"}, {"tuesday", "b"}}));
   ASSERT_THAT(plan, IsOk());
   EXPECT_THAT(plan->promotions.front().refusals, IsEmpty());
   EXPECT_EQ(plan->promotions.front().pvc.storage_class, "fast");
@@ -191,13 +185,6 @@ TEST_F(PromotionTest, ThePvcsMayBeSecretToo) {
   EXPECT_EQ(plan->promotions.front().pvc.storage_class, "fast");  // The driver's only one.
   EXPECT_THAT(plan->not_checked, ElementsAre(HasSubstr("defaults of the source PVC not read"),
                                              HasSubstr("whether the name is free not checked")));
-}
-
-TEST_F(PromotionTest, EachNoteIsSaidOnceForASet) {
-  AddSnapshot("tuesday");
-  bed_.api.Forbid("get", "volumesnapshotcontents");
-  EXPECT_THAT(Plan(Request({{"monday", "a"}, {"tuesday", "b"}}))->not_checked,
-              ElementsAre(HasSubstr("binding not checked")));
 }
 
 TEST_F(PromotionTest, WhereAllMustBeCheckedWhatMayNotBeReadIsAnError) {
@@ -483,7 +470,13 @@ TEST_F(PromotionTest, AStopEndsTheWaitAndSaysWhatStays) {
 TEST_F(PromotionTest, WaitsUntilTheVolumeSnapshotIsReadyOrNeverWillBe) {
   const k8s::ObjectKey key = VolumeSnapshotKey("shop", "monday");
   const CallContext ctx = bed_.ctx.WithTimeout(absl::Minutes(1));
-  const auto await = [&] { return AwaitUsableSnapshot(ctx, bed_.api, "shop", "monday"); };
+  int looks = 0;
+  const WaitObserver on_look = [&](absl::string_view state, absl::string_view waits_for) {
+    EXPECT_EQ(state, "Error");
+    EXPECT_THAT(std::string(waits_for), HasSubstr("desc = busy"));
+    ++looks;
+  };
+  const auto await = [&] { return AwaitUsableSnapshot(ctx, bed_.api, "shop", "monday", on_look); };
   EXPECT_TRUE(await()->is_ready());
   bed_.api.Mutate(key, [](Json& snapshot) {
     snapshot["status"]["readyToUse"] = false;
@@ -496,25 +489,10 @@ TEST_F(PromotionTest, WaitsUntilTheVolumeSnapshotIsReadyOrNeverWillBe) {
   EXPECT_THAT(await(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                 HasSubstr("VolumeSnapshot shop/monday is not ready yet: Error: "
                                           "rpc error: code = Unavailable")));
+  EXPECT_GE(looks, 60 / absl::ToInt64Seconds(kProvisioningLookIntervalMax) - 1)
+      << "an observer sees that time goes on while nothing changes";
   EXPECT_THAT(AwaitUsableSnapshot(bed_.ctx, bed_.api, "shop", "none"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("shop/none does not exist")));
-}
-
-TEST_F(PromotionTest, AnObserverSeesThatTimeGoesOnWhileNothingChanges) {
-  bed_.api.Mutate(VolumeSnapshotKey("shop", "monday"), [](Json& snapshot) {
-    snapshot["status"]["readyToUse"] = false;
-    snapshot["status"]["error"] = {{"message", "rpc error: code = Unavailable desc = busy"}};
-  });
-  int looks = 0;
-  const WaitObserver on_look = [&](absl::string_view state, absl::string_view waits_for) {
-    EXPECT_EQ(state, "Error");
-    EXPECT_THAT(std::string(waits_for), HasSubstr("desc = busy"));
-    ++looks;
-  };
-  EXPECT_THAT(AwaitUsableSnapshot(bed_.ctx.WithTimeout(absl::Minutes(1)), bed_.api, "shop",
-                                  "monday", on_look),
-              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("is not ready yet")));
-  EXPECT_GE(looks, 60 / absl::ToInt64Seconds(kProvisioningLookIntervalMax) - 1);
 }
 
 }  // namespace

@@ -35,16 +35,13 @@ TEST(QuotaTest, AQuotaIsNoMissingRight) {
             csi::RoomLimit::kDriver);
 }
 
-TEST(QuotaTest, ReadsTheUseOfAQuota) {
-  const auto use = ParseQuotaRefusal(kRefusal);
+TEST(QuotaTest, ReadsTheUseOfAQuotaAloneAndAmongOthers) {
+  auto use = ParseQuotaRefusal(kRefusal);
   ASSERT_TRUE(use.has_value());
   EXPECT_EQ(use->name, "snaps");
   EXPECT_EQ(use->used, 10);
   EXPECT_EQ(use->limit, 9);
-}
-
-TEST(QuotaTest, ReadsTheUseAmongOthers) {
-  const auto use = ParseQuotaRefusal(
+  use = ParseQuotaRefusal(
       "exceeded quota: q, requested: count/volumesnapshots.snapshot.storage.k8s.io=1,pods=1, "
       "used: pods=3,count/volumesnapshots.snapshot.storage.k8s.io=2,secrets=4, "
       "limited: pods=8,count/volumesnapshots.snapshot.storage.k8s.io=2");
