@@ -17,7 +17,7 @@
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/swap_record.h"
-#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/cluster_fixture.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -34,10 +34,9 @@ using testing::SizeIs;
 
 constexpr char kAlias[] = "dd-1";
 
-class InPlaceVolumeTest : public testing::Test {
+class InPlaceVolumeTest : public support::ClusterFixture {
  protected:
   InPlaceVolumeTest() {
-    ctx_.clock = &clock_;
     cluster_.ProtectVolumes();
     support::SeedBlockPvc(api_, "d.example.com");
     SetConsent();
@@ -129,10 +128,6 @@ class InPlaceVolumeTest : public testing::Test {
     EXPECT_EQ(GetString(*api_.Find(ClaimKey("shop", "data")), {"spec", "volumeName"}), "pv-1");
   }
 
-  support::FakeClock clock_;
-  support::FakeApiClient api_{clock_};
-  support::FakeSnapshotCluster cluster_{api_};
-  CallContext ctx_;
   const absl::Time start_ = clock_.Now();
 };
 
@@ -251,6 +246,10 @@ TEST_F(InPlaceVolumeTest, ItWaitsWhileASnapshotIsTakenOrAnotherDownloadWrites) {
   EXPECT_THAT(WaitsFor(), HasSubstr("DataDownload velero/x"));
   ExpectNothingMade();
   EXPECT_EQ(Record()->id, "other-uid");
+  // Nothing that anybody still has to wait for: the DataDownload of the record is over.
+  api_.SetField({DataDownloadType(), "velero", "x"}, {"status", "phase"}, "Failed");
+  EXPECT_EQ(WaitsFor(), "");
+  EXPECT_EQ(Record()->id, "download-uid");
 }
 
 TEST_F(InPlaceVolumeTest, WhatIsWholeHasNoRecord) {
@@ -459,18 +458,6 @@ TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeSkipsNoCheck) {
   api_.Seed(BackupType(), support::MakeBackupObject("nightly", "InProgress"));
   EXPECT_THAT(Expose(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("backup velero/nightly")));
-}
-
-// Nothing that anybody still has to wait for: the DataDownload of the record is gone.
-TEST_F(InPlaceVolumeTest, ARecordOfADownloadThatIsGoneBlocksNoRestore) {
-  SetRecord({.from = "velero/x", .id = "other-uid"});
-  api_.Seed(DataDownloadType(),
-            {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "other-uid"}}},
-             {"status", {{"phase", "InProgress"}}}});
-  EXPECT_THAT(WaitsFor(), HasSubstr("DataDownload velero/x"));
-  api_.SetField({DataDownloadType(), "velero", "x"}, {"status", "phase"}, "Failed");
-  EXPECT_EQ(WaitsFor(), "");
-  EXPECT_EQ(Record()->id, "download-uid");
 }
 
 // The DataDownload, which has a uid only once it is made, is there first.

@@ -15,7 +15,7 @@
 #include "base/rfc3339.h"
 #include "objects/copy_record.h"
 #include "objects/keys.h"
-#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/cluster_fixture.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -39,11 +39,9 @@ constexpr char kDriverName[] = "d.example.com";
 constexpr char kCounted[] = R"({"logical_bytes":100,"compared_bytes":100,"written_bytes":8})";
 
 // PVC shop/data in mode Block, and DataUpload velero/nightly, which csi-delta completed.
-class MoverRestoreTest : public testing::Test {
+class MoverRestoreTest : public support::ClusterFixture {
  protected:
   MoverRestoreTest() {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
     cluster_.ProtectVolumes();
     support::SeedBlockPvc(api_, kDriverName);
     api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", kDriverName));
@@ -122,10 +120,6 @@ class MoverRestoreTest : public testing::Test {
   std::size_t downloads() const { return api_.All(DataDownloadType()).size(); }
   std::size_t snapshots() const { return api_.All(VolumeSnapshotType()).size(); }
 
-  support::FakeClock clock_;
-  support::FakeApiClient api_{clock_};
-  support::FakeSnapshotCluster cluster_{api_};
-  CallContext ctx_;
   MoverRestoreOptions options_;
   std::vector<Json> asked_;
   std::vector<std::function<void()>> mover_steps_;

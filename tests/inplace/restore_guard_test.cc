@@ -12,6 +12,7 @@
 #include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "objects/swap_record.h"
+#include "tests/support/finding_codes.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -28,6 +29,7 @@ using objects::SwapRecord;
 using objects::SwapSide;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
+using support::CodesOf;
 using support::IsOk;
 using support::StatusIs;
 using testing::ElementsAre;
@@ -41,22 +43,8 @@ const absl::Time kNow = absl::FromUnixSeconds(1'700'000'100);
 // A VolumeSnapshot, ready and bound both ways, and a bound PVC that nothing uses: nothing is
 // against the restore. A case changes it.
 struct Cluster {
-  Json snapshot = {
-      {"metadata",
-       {{"name", "monday"}, {"namespace", "shop"}, {"uid", "u"}, {"creationTimestamp", kTaken}}},
-      {"spec", {{"source", {{"persistentVolumeClaimName", kPvc}}}}},
-      {"status",
-       {{"boundVolumeSnapshotContentName", "c"},
-        {"readyToUse", true},
-        {"creationTime", kTaken},
-        {"restoreSize", "1Gi"}}}};
-  Json content = {
-      {"metadata", {{"name", "c"}}},
-      {"spec",
-       {{"driver", "d.example.com"},
-        {"sourceVolumeMode", "Filesystem"},
-        {"volumeSnapshotRef", {{"namespace", "shop"}, {"name", "monday"}, {"uid", "u"}}}}},
-      {"status", {{"snapshotHandle", "h"}, {"restoreSize", int64_t{1} << 30}}}};
+  Json snapshot = support::MakeReadySnapshot("monday", kPvc);
+  Json content = support::MakeBoundContent("monday");
   Json pvc = {{"metadata", {{"name", kPvc}, {"namespace", "shop"}, {"uid", "p"}}},
               {"spec", {{"volumeName", "pv-1"}}},
               {"status", {{"phase", "Bound"}, {"capacity", {{"storage", "1Gi"}}}}}};
@@ -334,11 +322,7 @@ TEST(RestoreGuardTest, EveryReasonIsSaid) {
   NotReady(cluster);
   cluster.pods = {PodObject("Running", kPvc)};
   cluster.pvc["spec"]["volumeMode"] = "Block";
-  std::vector<std::string> codes;
-  for (const Finding& refusal : Decide(cluster).refusals) {
-    codes.emplace_back(refusal.code);
-  }
-  EXPECT_THAT(codes, ElementsAre("NotReady", "OtherMode", "InUse"));
+  EXPECT_THAT(CodesOf(Decide(cluster).refusals), ElementsAre("NotReady", "OtherMode", "InUse"));
 }
 
 TEST(RestoreGuardTest, WhatMayNotBeReadDecidesNothing) {
@@ -352,7 +336,6 @@ TEST(RestoreGuardTest, WhatMayNotBeReadDecidesNothing) {
 TEST(RestoreGuardTest, WhatTheObjectsDoNotSayIsNamed) {
   Cluster cluster;
   cluster.content["spec"].erase("sourceVolumeMode");
-  cluster.content["status"].erase("restoreSize");
   cluster.snapshot["status"].erase("restoreSize");
   const RestoreVerdict verdict = Decide(cluster);
   EXPECT_THAT(verdict.refusals, IsEmpty());
@@ -400,11 +383,7 @@ class RestoreInfoTest : public testing::Test {
     EXPECT_THAT(info, IsOk());
     notes_ = around->not_checked;
     notes_.insert(notes_.end(), info->not_checked.begin(), info->not_checked.end());
-    std::vector<std::string> codes;
-    for (const Finding& refusal : CheckRestore(*around, *info).refusals) {
-      codes.emplace_back(refusal.code);
-    }
-    return codes;
+    return CodesOf(CheckRestore(*around, *info).refusals);
   }
 
   Cluster cluster_;
