@@ -6,11 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/random.h"
-#include "csi/environment.h"
-#include "tests/support/fake_api_client.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/cluster_fixture.h"
 #include "tests/support/kind_names.h"
 #include "velero/item_action.h"
 
@@ -18,11 +14,9 @@ namespace csidelta::backupitemactions {
 
 // A cluster with one namespace, "app", one bound CSI claim in it, "data", one class for its driver,
 // and a backup, "nightly", whose policy gives every CSI volume to us.
-class ActionTest : public testing::Test {
+class ActionTest : public support::ClusterFixture {
  protected:
-  ActionTest() : api_(clock_), cluster_(api_) {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
+  ActionTest() {
     api_.Seed(PersistentVolumeType(),
               {{"metadata", {{"name", "pv-data"}}},
                {"spec",
@@ -98,15 +92,6 @@ class ActionTest : public testing::Test {
     return count;
   }
 
-  support::FakeClock clock_;
-  support::FakeApiClient api_;
-  support::FakeSnapshotCluster cluster_;
-  csi::Environment env_{.api = api_,
-                        .clock = clock_,
-                        .random = Random::Real(),
-                        .velero_namespace = "velero",
-                        .enable_csi = true};
-  CallContext ctx_;
   Json claim_;
   Json backup_;
 };
