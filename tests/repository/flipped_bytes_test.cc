@@ -26,22 +26,17 @@ class FlippedBytesTest : public MaintenanceFixture {
     EXPECT_THAT(support::FindAny(repository->index(), root, place), IsOkAndHolds(true));
     const TreeLocator locator = {.root = place};
     EXPECT_THAT(repository->SaveLocator(ctx_, good_, locator), IsOk());
-    const auto lock = TakeSharedLock(*repository);
+    const auto lock = TakeLockNow(*repository, /*exclusive=*/false);
     EXPECT_THAT(lock, IsOk());
     objects_ = store_.objects();  // With the lock.
-  }
-
-  absl::StatusOr<std::unique_ptr<Lock>> TakeSharedLock(Repository& repository) {
-    LockOptions options;
-    options.refresh_by_thread = false;
-    return Lock::Acquire(ctx_, repository, options);
   }
 
   // Opens, locks, lists, and reads everything; trees by the locator where there is one.
   absl::StatusOr<std::string> ReadAll() {
     ASSIGN_OR_RETURN(const std::unique_ptr<Repository> repository,
                      Repository::Open(ctx_, store_, kTestPassword, environment_));
-    ASSIGN_OR_RETURN(const std::unique_ptr<Lock> lock, TakeSharedLock(*repository));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Lock> lock,
+                     TakeLockNow(*repository, /*exclusive=*/false));
     ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all, repository->ListSnapshots(ctx_));
     const StoredSnapshot& stored = all.back();
     const absl::StatusOr<TreeLocator> locator = repository->LoadLocator(ctx_, stored.id);

@@ -208,15 +208,5 @@ TEST_F(ForgetTest, StopsWhenTheLockIsGone) {
   EXPECT_THAT(KeysBelow("snapshots/"), SizeIs(1));
 }
 
-TEST_F(ForgetTest, ARunningBackupKeepsItOut) {
-  std::unique_ptr<Repository> repository = Open();
-  const absl::StatusOr<std::unique_ptr<Lock>> backup = TakeLock(*repository, /*exclusive=*/false);
-  ASSERT_THAT(backup, IsOk());
-  LockOptions options;
-  options.exclusive = true;
-  options.refresh_by_thread = false;
-  EXPECT_TRUE(IsLocked(Lock::Acquire(ctx_, *repository, options).status()));
-}
-
 }  // namespace
 }  // namespace csidelta::repository::forget_test

@@ -170,11 +170,8 @@ TEST_F(HostileRepositoryTest, ALockThatDoesNotReadRunsOutLikeAnyOther) {
                   : kind == 3 ? Seal(FileKind::kLock, "[1e999]")
                   : kind == 4 ? Seal(FileKind::kLock, "{\"pid\":-9223372036854775808}")
                               : Seal(FileKind::kLock, std::string(5000, '['));
-    LockOptions options;
-    options.exclusive = true;
-    options.refresh_by_thread = false;
     const std::unique_ptr<Repository> repository = Open();
-    const absl::Status refused = Lock::Acquire(ctx_, *repository, options).status();
+    const absl::Status refused = TakeLockNow(*repository, /*exclusive=*/true).status();
     EXPECT_TRUE(IsLocked(refused)) << kind << refused;
     EXPECT_THAT(refused.message(), HasSubstr(id.ShortHex()));
     EXPECT_THAT(TakeLock(*repository), IsOk()) << kind;

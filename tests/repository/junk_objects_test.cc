@@ -84,13 +84,6 @@ class JunkObjectsTest : public MaintenanceFixture {
     return *std::move(repository);
   }
 
-  absl::StatusOr<std::unique_ptr<Lock>> TakeNow(Repository& repository, bool exclusive = false) {
-    LockOptions options;
-    options.exclusive = exclusive;
-    options.refresh_by_thread = false;
-    return Lock::Acquire(ctx_, repository, options);
-  }
-
   // At most so many requests for each piece of junk.
   template <typename Verb>
   void ExpectBounded(int per_object, Verb verb) {
@@ -113,7 +106,7 @@ TEST_F(JunkObjectsTest, VerbsThatReadGoOn) {
   clock_.Advance(kLockStaleAfter);
   std::unique_ptr<Repository> repository;
   ExpectBounded(0, [&] { repository = OpenDated(); });
-  ExpectBounded(2, [&] { EXPECT_THAT(TakeNow(*repository), IsOk()); });
+  ExpectBounded(2, [&] { EXPECT_THAT(TakeLockNow(*repository, /*exclusive=*/false), IsOk()); });
   ExpectBounded(2, [&] { EXPECT_THAT(repository->LoadReadableIndex(ctx_), IsOk()); });
   EXPECT_THAT(repository->UnreadableIndexNote(), HasSubstr("10000 index files cannot be read"));
   ExpectBounded(2, [&] {
@@ -137,7 +130,7 @@ TEST_F(JunkObjectsTest, VerbsThatDeletePacksRefuseAndNameTheRemedy) {
   EXPECT_THAT(prune(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                 AllOf(HasSubstr("index "), HasSubstr("repair index"))));
   const std::unique_ptr<Repository> repository = OpenDated();
-  const auto lock = TakeNow(*repository, /*exclusive=*/true);
+  const auto lock = TakeLockNow(*repository, /*exclusive=*/true);
   ASSERT_THAT(lock, IsOk());
   ExpectBounded(5, [&] { EXPECT_THAT(RepairIndex(ctx_, *repository, **lock, {}), IsOk()); });
   EXPECT_FALSE(store_.objects().contains(index));
@@ -159,13 +152,13 @@ TEST_F(JunkObjectsTest, AYoungLockThatDoesNotReadCountsAndAnOldOneDoesNot) {
     SCOPED_TRACE(absl::FormatDuration(ahead));
     dated_.ahead = ahead;
     const std::string junk = AddJunk("locks", 1);
-    const absl::Status refused = TakeNow(*repository).status();
+    const absl::Status refused = TakeLockNow(*repository, /*exclusive=*/false).status();
     EXPECT_TRUE(IsLocked(refused)) << refused;
     EXPECT_THAT(refused.message(), AllOf(HasSubstr(junk.substr(6, 8)), HasSubstr("be read")));
     EXPECT_THAT(KeysBelow("locks/"), SizeIs(1));
     clock_.Advance(kLockStaleAfter);
     if (ahead <= absl::ZeroDuration()) {
-      EXPECT_THAT(TakeNow(*repository, /*exclusive=*/true), IsOk());
+      EXPECT_THAT(TakeLockNow(*repository, /*exclusive=*/true), IsOk());
     } else {  // A clock that is behind the store's takes longer.
       EXPECT_THAT(TakeLock(*repository), IsOk());
     }
@@ -182,12 +175,12 @@ TEST_F(JunkObjectsTest, OldLocksOfAStrangerStopNoClientThatMayNotDelete) {
   store_.AddFault({.operation = support::StoreOperation::kDelete,
                    .last_call = 1000,
                    .status = absl::PermissionDeniedError("403")});
-  EXPECT_THAT(TakeNow(*repository), IsOk());
+  EXPECT_THAT(TakeLockNow(*repository, /*exclusive=*/false), IsOk());
   EXPECT_LE(store_.call_count() - before, 2 * 200 + 30);
   EXPECT_TRUE(store_.objects().contains(kMayStillDeleteKey));
   store_.ClearFaults();
   // Who may delete removes some at a time.
-  EXPECT_THAT(TakeNow(*repository), IsOk());
+  EXPECT_THAT(TakeLockNow(*repository, /*exclusive=*/false), IsOk());
   EXPECT_THAT(KeysBelow("locks/"), SizeIs(testing::Lt(200)));
 }
 

@@ -49,9 +49,6 @@ class LargeIndexTest : public MaintenanceFixture {
 
   // A root with files that do not add up, and one whose content is nowhere.
   void Damage() {
-    std::unique_ptr<Repository> repository = Open();
-    BlobWriter writer(ctx_, *repository, {});
-    ASSERT_THAT(writer.AddBlob(BlobType::kData, Id::Of("abc"), "abc"), IsOk());
     std::vector<Node> nodes;
     for (const auto& [name, size_bytes, content] :
          std::vector<std::tuple<std::string, uint64_t, std::string>>{
@@ -61,14 +58,7 @@ class LargeIndexTest : public MaintenanceFixture {
                        .size_bytes = size_bytes,
                        .content = std::vector<BlobId>{Id::Of(content)}});
     }
-    const std::string text = support::EncodeTree(nodes);
-    ASSERT_THAT(writer.AddBlob(BlobType::kTree, Id::Of(text), text), IsOk());
-    ASSERT_THAT(writer.Flush(), IsOk());
-    RepoSnapshot snapshot;
-    snapshot.time = clock_.Now();
-    snapshot.tree = Id::Of(text);
-    snapshot.paths = {"/x"};
-    ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot, support::Unproven()), IsOk());
+    SaveRoot(nodes, {"abc"});
     store_.RemoveObject(PackKey(PackOf(Noise(kTestChunkBytes, 14))));
     Flip(PackKey(PackOf(Noise(kTestChunkBytes, 16))), 1000);
   }
@@ -139,16 +129,18 @@ TEST_F(LargeIndexTest, PruneDoesTheSame) {
 }
 
 TEST_F(LargeIndexTest, PruneKeepsOneOfManyCopies) {
-  AllowTables(kNoMemoryBytes);
   kept_image_ = Image({1, 2, 3, 4});
   BackUp(kept_image_);
-  kept_ = BackUp(kept_image_, /*skip_known=*/false);
-  const absl::StatusOr<PrunePlan> plan = Prune(Thorough());
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_GE(plan->figures.blobs_duplicate, 5);
-  ExpectClean();
-  ExpectRestores(kept_, kept_image_);
-  EXPECT_EQ(Prune(Thorough())->figures.blobs_duplicate, 0);
+  for (const int64_t memory_bytes : {kTableMemoryBytesMax, kNoMemoryBytes}) {
+    AllowTables(memory_bytes);
+    kept_ = BackUp(kept_image_, /*skip_known=*/false);
+    const absl::StatusOr<PrunePlan> plan = Prune(Thorough());
+    ASSERT_THAT(plan, IsOk());
+    EXPECT_GE(plan->figures.blobs_duplicate, 5);
+    ExpectClean();
+    ExpectRestores(kept_, kept_image_);
+    EXPECT_EQ(Prune(Thorough())->figures.blobs_duplicate, 0);
+  }
 }
 
 TEST_F(LargeIndexTest, PruneRefusesWhenAUsedBlobIsInNoIndex) {

@@ -4,7 +4,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +13,7 @@
 #include "repository/pruner.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/repository/test_volume.h"
+#include "tests/support/encode_tree.h"
 #include "tests/support/index_lookup.h"
 
 namespace csidelta::repository {
@@ -50,11 +50,36 @@ class MaintenanceFixture : public RepositoryFixture {
     return id.value_or(Id());
   }
 
+  // Saves a snapshot of a root with these nodes, tagged like ours.
+  void SaveRoot(const std::vector<Node>& nodes, const std::vector<std::string>& data) {
+    std::unique_ptr<Repository> repository = Open();
+    BlobWriter writer(ctx_, *repository, {});
+    for (const std::string& blob : data) {
+      ASSERT_THAT(writer.AddBlob(BlobType::kData, Id::Of(blob), blob), support::IsOk());
+    }
+    const std::string text = support::EncodeTree(nodes);
+    ASSERT_THAT(writer.AddBlob(BlobType::kTree, Id::Of(text), text), support::IsOk());
+    ASSERT_THAT(writer.Flush(), support::IsOk());
+    RepoSnapshot snapshot;
+    snapshot.time = clock_.Now();
+    snapshot.tree = Id::Of(text);
+    snapshot.paths = {"/x"};
+    ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot, support::Unproven()), support::IsOk());
+  }
+
   // Waits for locks of the dead; the clock moves by itself.
   absl::StatusOr<std::unique_ptr<Lock>> TakeLock(Repository& repository, bool exclusive = true) {
     LockOptions options;
     options.exclusive = exclusive;
     options.wait_max = kLockWaitForStale;
+    options.refresh_by_thread = false;
+    return Lock::Acquire(ctx_, repository, options);
+  }
+
+  // Without waiting.
+  absl::StatusOr<std::unique_ptr<Lock>> TakeLockNow(Repository& repository, bool exclusive) {
+    LockOptions options;
+    options.exclusive = exclusive;
     options.refresh_by_thread = false;
     return Lock::Acquire(ctx_, repository, options);
   }

@@ -137,17 +137,6 @@ TEST_F(PrunerTest, RepacksNoMoreThanAllowed) {
   ExpectAllRight();
 }
 
-TEST_F(PrunerTest, RemovesDuplicates) {
-  image_ = Image({1, 2, 3});
-  BackUp(image_);
-  kept_ = BackUp(image_, /*skip_known=*/false);
-  const absl::StatusOr<PrunePlan> plan = Prune(Thorough());
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_GE(plan->figures.blobs_duplicate, 4);
-  ExpectAllRight();
-  EXPECT_EQ(Prune(Thorough())->figures.blobs_duplicate, 0);
-}
-
 TEST_F(PrunerTest, RemovesPacksThatNoIndexLists) {
   image_ = Image({1, 2});
   kept_ = BackUp(image_);
@@ -205,17 +194,6 @@ TEST_F(PrunerTest, AnEmptyRepositoryEndsEmpty) {
 }
 
 // --- What it must not do ---
-
-TEST_F(PrunerTest, RefusesBesideARunningBackup) {
-  MakeGenerations();
-  std::unique_ptr<Repository> repository = Open();
-  const absl::StatusOr<std::unique_ptr<Lock>> backup = TakeLock(*repository, /*exclusive=*/false);
-  ASSERT_THAT(backup, IsOk());
-  LockOptions options;
-  options.exclusive = true;
-  options.refresh_by_thread = false;
-  EXPECT_TRUE(IsLocked(Lock::Acquire(ctx_, *repository, options).status()));
-}
 
 TEST_F(PrunerTest, DeletesNothingOnceTheLockIsLost) {
   MakeGenerations();

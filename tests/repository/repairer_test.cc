@@ -20,7 +20,6 @@ using support::Noise;
 using support::StatusIs;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::SizeIs;
 
 class RepairerTest : public MaintenanceFixture {
@@ -126,13 +125,16 @@ TEST_F(RepairerTest, DropsPacksThatAreGone) {
   ExpectAllRight();
 }
 
-TEST_F(RepairerTest, SettlesWhatTwoIndexesListDifferently) {
+TEST_F(RepairerTest, SettlesWhatTwoIndexesListDifferentlyAndACheckFinds) {
   const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
   const PackEntry entry = {.handle = {BlobType::kData, Id::Of("other")},
                            .span = {.offset_bytes = 0, .sealed_bytes = 40}};
   const IndexedPack other = {.id = pack, .entries = {entry}};
   ASSERT_THAT(Open()->SaveFile(ctx_, FileKind::kIndex, EncodeIndex(absl::MakeConstSpan(&other, 1))),
               IsOk());
+  const CheckReport report = Check(/*read_data=*/false);
+  EXPECT_GT(report.errors, 0);
+  EXPECT_THAT(KindsOf(report), testing::Contains("pack-listed-differently"));
   const absl::StatusOr<RepairIndexResult> result = Repair();
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->packs_added, ElementsAre(pack));

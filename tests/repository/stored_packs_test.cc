@@ -2,7 +2,6 @@
 
 #include <array>
 #include <map>
-#include <string>
 
 #include "tests/repository/repository_fixture.h"
 
