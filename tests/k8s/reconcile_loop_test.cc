@@ -17,17 +17,13 @@
 #include "absl/strings/str_cat.h"
 #include "k8s/leader_lease.h"
 #include "k8s/object.h"
-#include "k8s/wait.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
-#include "tests/support/status_matchers.h"
 
 namespace csidelta::k8s::reconcile_loop_test {
 namespace {
 
-using support::IsOk;
-using support::StatusIs;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -235,27 +231,6 @@ TEST_F(ReconcileLoopTest, WhoDoesNotLeadOnlyFollows) {
   EXPECT_THAT(Work(), ElementsAre("a"));
 }
 
-// Marks what it sees.
-class Marker : public Reconciler {
- public:
-  explicit Marker(ApiClient& api) : api_(api) {}
-
-  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override {
-    if (GetString(object, {"data", "state"}) != "seen") {
-      const ObjectKey key{kConfigMaps, "ns", k8s::Name(object)};
-      absl::StatusOr<Json> patched =
-          api_.Patch(ctx, key, PatchKind::kMerge, {{"data", {{"state", "seen"}}}}, "");
-      if (!patched.ok()) {
-        return patched.status();
-      }
-    }
-    return absl::InfiniteFuture();
-  }
-
- private:
-  ApiClient& api_;
-};
-
 // Holds what it is shown until it may go on, or is stopped.
 class Gate : public Reconciler {
  public:
@@ -397,31 +372,13 @@ TEST(ReconcileLoopTimesTest, ALeadIsCheckedOftenEnough) {
   EXPECT_LT(2 * ReconcileLoop::kLeadCheckedEvery, kLeaseDuration - kLeadTimeMax);
 }
 
-TEST_F(ReconcileLoopTest, FollowsAndWorksUntilItIsStopped) {
+TEST_F(WorkingLoopTest, FollowsAndWorksUntilItIsStopped) {
   support::FakeApiClient api(clock_);
-  Marker marker(api);
-  ReconcileLoop loop(
-      kConfigMaps, marker, [] { return true; }, clock_);
-  std::stop_source stop;
-  CallContext ctx = ctx_;
-  ctx.stop = stop.get_token();
-  clock_.SetAutoAdvance(true);
-  absl::Status ended;
-  std::jthread following([&] {
-    ended = Informer({.type = kConfigMaps, .namespace_name = "ns"}, {&loop}).Run(ctx, api);
-  });
-  std::jthread working([&] { loop.Work(ctx); });
+  std::jthread following([&] { informer_.Run(ctx_, api).IgnoreError(); });
   api.AwaitWatches(1);
   api.Seed(kConfigMaps, Thing("a"));
-  EXPECT_THAT(WaitFor(ctx_, api, {kConfigMaps, "ns", "a"},
-                      [](const Json* object) -> absl::StatusOr<bool> {
-                        return object != nullptr && GetString(*object, {"data", "state"}) == "seen";
-                      }),
-              IsOk());
-  stop.request_stop();
-  following.join();
-  working.join();
-  EXPECT_THAT(ended, StatusIs(absl::StatusCode::kCancelled));
+  gate_.AwaitLooks("a", 1);
+  stop_.request_stop();
 }
 
 // --- With a cache of the same objects

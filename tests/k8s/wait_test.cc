@@ -46,6 +46,8 @@ void SetState(FakeApiClient& api, const std::string& state) {
 
 class WaitForTest : public testing::Test {
  protected:
+  WaitForTest() { clock_.SetAutoAdvance(true); }
+
   // Runs WaitFor beside `meanwhile`, which starts once the wait watches.
   absl::Status WaitWhile(const std::function<void()>& meanwhile,
                          absl::StatusOr<bool> (*done)(const Json*)) {
@@ -57,6 +59,8 @@ class WaitForTest : public testing::Test {
   }
 
   FakeApiClient api_;
+  support::FakeClock clock_;
+  const CallContext timed_{.clock = &clock_};
 };
 
 TEST_F(WaitForTest, ReturnsAtOnceWhenTheObjectIsAsWanted) {
@@ -151,8 +155,6 @@ TEST_F(WaitForTest, ListsAgainWhenTheWatchIsTooOldOrBreaks) {
 }
 
 TEST_F(WaitForTest, PollsWhereWatchingIsForbidden) {
-  support::FakeClock clock;
-  clock.SetAutoAdvance(true);
   api_.Forbid("watch", "*");
   api_.Seed(kConfigMaps, Thing("new"));
   api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
@@ -161,11 +163,9 @@ TEST_F(WaitForTest, PollsWhereWatchingIsForbidden) {
     }
     return absl::OkStatus();
   });
-  CallContext ctx;
-  ctx.clock = &clock;
-  const absl::Time start = clock.Now();
-  EXPECT_THAT(WaitFor(ctx, api_, kKey, IsReady), IsOk());
-  EXPECT_EQ(clock.Now() - start, absl::Seconds(2));
+  const absl::Time start = clock_.Now();
+  EXPECT_THAT(WaitFor(timed_, api_, kKey, IsReady), IsOk());
+  EXPECT_EQ(clock_.Now() - start, absl::Seconds(2));
 }
 
 TEST_F(WaitForTest, GetsAndWatchesWhereListingIsForbidden) {
@@ -181,11 +181,7 @@ TEST_F(WaitForTest, EndsWithOtherErrors) {
 }
 
 TEST_F(WaitForTest, EndsAtTheDeadline) {
-  support::FakeClock clock;
-  clock.SetAutoAdvance(true);
-  CallContext ctx;
-  ctx.clock = &clock;
-  EXPECT_THAT(WaitFor(ctx.WithTimeout(absl::Minutes(10)), api_, kKey, IsReady),
+  EXPECT_THAT(WaitFor(timed_.WithTimeout(absl::Minutes(10)), api_, kKey, IsReady),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
@@ -274,11 +270,7 @@ TEST_F(WaitForAmongTest, WhatGoesIsNotTold) {
 }
 
 TEST_F(WaitForAmongTest, AWatchThatToldSomethingIsFollowedByAListAtOnce) {
-  support::FakeClock clock;
-  clock.SetAutoAdvance(true);
-  CallContext ctx;
-  ctx.clock = &clock;
-  const absl::Time start = clock.Now();
+  const absl::Time start = clock_.Now();
   Store("a", "new");
   std::atomic<bool> seen = false;
   std::jthread other([&] {
@@ -290,19 +282,17 @@ TEST_F(WaitForAmongTest, AWatchThatToldSomethingIsFollowedByAListAtOnce) {
     support::Await("the next list", [&] { return api_.CallCount("list", "*") > lists; });
     Set("a", "ready");
   });
-  EXPECT_THAT(WaitForAmong(ctx, api_, kConfigMaps, "ns",
+  EXPECT_THAT(WaitForAmong(timed_, api_, kConfigMaps, "ns",
                            [&](const Json* object) -> absl::StatusOr<bool> {
                              const std::string state = GetString(*object, {"data", "state"});
                              seen = seen || state == "newer";
                              return state == "ready";
                            }),
               IsOk());
-  EXPECT_EQ(clock.Now(), start);
+  EXPECT_EQ(clock_.Now(), start);
 }
 
 TEST_F(WaitForAmongTest, PollsWhereWatchingIsForbidden) {
-  support::FakeClock clock;
-  clock.SetAutoAdvance(true);
   api_.Forbid("watch", "*");
   Store("a", "ready");
   Store("b", "new");
@@ -312,11 +302,9 @@ TEST_F(WaitForAmongTest, PollsWhereWatchingIsForbidden) {
     }
     return absl::OkStatus();
   });
-  CallContext ctx;
-  ctx.clock = &clock;
-  const absl::Time start = clock.Now();
-  EXPECT_THAT(WaitForBoth(ctx), IsOk());
-  EXPECT_EQ(clock.Now() - start, absl::Seconds(2));
+  const absl::Time start = clock_.Now();
+  EXPECT_THAT(WaitForBoth(timed_), IsOk());
+  EXPECT_EQ(clock_.Now() - start, absl::Seconds(2));
 }
 
 }  // namespace
