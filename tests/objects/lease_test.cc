@@ -1,6 +1,5 @@
 #include "objects/core.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace csidelta::objects::lease_test {

@@ -93,12 +93,15 @@ TEST(ObjectTest, AWrongTypeIsTakenForNothing) {
   EXPECT_EQ(Object(Json()).kind(), "");
 }
 
-TEST(ObjectTest, AKindRefusesAnother) {
+TEST(ObjectTest, AKindRefusesAnotherAndTakesTheItemOfAList) {
   const Object pvc(Json{{"kind", "PersistentVolumeClaim"}});
   EXPECT_THAT(PersistentVolumeClaim::From(pvc), IsOk());
-  EXPECT_THAT(VolumeSnapshot::From(pvc),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("PersistentVolumeClaim")));
-  EXPECT_THAT(VolumeSnapshot::Of(Json::array()), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(VolumeSnapshot::From(pvc), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                  HasSubstr("found PersistentVolumeClaim")));
+  for (const Json& other : {Json::array(), Json("text"), pvc.json()}) {
+    EXPECT_THAT(VolumeSnapshot::Of(other), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  EXPECT_THAT(VolumeSnapshot::Of({{"metadata", {{"name", "x"}}}}), IsOk());
 }
 
 TEST(ObjectTest, ANewOneNamesItsKind) {
@@ -111,17 +114,6 @@ TEST(ObjectTest, ANewOneNamesItsKind) {
   EXPECT_EQ(group.api_version(), "groupsnapshot.storage.k8s.io/v1beta1");
   EXPECT_EQ(group.key().type.version, "v1beta1");
   EXPECT_EQ(group.key().type.group, "groupsnapshot.storage.k8s.io");
-}
-
-TEST(PatchTest, AVolumeIsForAnyPvcOfAName) {
-  EXPECT_EQ(Patch().SetPvc("shop", "data", "").json()["spec"]["claimRef"],
-            (Json{{"apiVersion", "v1"},
-                  {"kind", "PersistentVolumeClaim"},
-                  {"namespace", "shop"},
-                  {"name", "data"},
-                  {"uid", nullptr},
-                  {"resourceVersion", nullptr}}));
-  EXPECT_EQ(Patch().SetPvcUid("u").json(), (Json{{"spec", {{"claimRef", {{"uid", "u"}}}}}}));
 }
 
 TEST(PatchTest, ChangesWhatItNamesAndNothingElse) {

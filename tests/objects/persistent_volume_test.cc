@@ -86,16 +86,19 @@ TEST(PersistentVolumeTest, AVolumeThatIsNotOfCsiGetsNoFileSystem) {
   EXPECT_EQ(volume, PersistentVolume::Make("", "nfs"));
 }
 
-TEST(PersistentVolumeTest, APatchSaysWhosePvcItIs) {
-  EXPECT_EQ(Patch().SetPvc("shop", "data", "data-uid").json(),
-            (Json{{"spec",
-                   {{"claimRef",
-                     {{"apiVersion", "v1"},
-                      {"kind", "PersistentVolumeClaim"},
-                      {"namespace", "shop"},
-                      {"name", "data"},
-                      {"uid", "data-uid"},
-                      {"resourceVersion", nullptr}}}}}}));
+TEST(PersistentVolumeTest, APatchSaysWhosePvcItIsOrThatItIsForAnyOfTheName) {
+  for (const char* const uid : {"data-uid", ""}) {
+    EXPECT_EQ(Patch().SetPvc("shop", "data", uid).json(),
+              (Json{{"spec",
+                     {{"claimRef",
+                       {{"apiVersion", "v1"},
+                        {"kind", "PersistentVolumeClaim"},
+                        {"namespace", "shop"},
+                        {"name", "data"},
+                        {"uid", *uid == '\0' ? Json() : Json(uid)},
+                        {"resourceVersion", nullptr}}}}}}));
+  }
+  EXPECT_EQ(Patch().SetPvcUid("u").json(), (Json{{"spec", {{"claimRef", {{"uid", "u"}}}}}}));
   EXPECT_EQ(Patch().ForgetPvcUid().json(),
             (Json{{"spec", {{"claimRef", {{"uid", nullptr}, {"resourceVersion", nullptr}}}}}}));
 }
