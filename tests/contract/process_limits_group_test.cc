@@ -1,6 +1,5 @@
 // What the kernel says of cgroups that it has made. Of version 1, which is the one that names its
 // controllers; fixtures stand for version 2 (tests/incremental/process_limits_test.cc).
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

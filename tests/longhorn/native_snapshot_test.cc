@@ -86,16 +86,6 @@ class NativeSnapshotTest : public testing::Test {
   absl::Status Remove(const std::string& uid) {
     return RemoveNative(Soon(), bed_.api(), support::NativeBed::SnapshotKey(kName), uid);
   }
-  // Longhorn's manager comes back with the `count`th request of this verb.
-  void StopManagerUntil(const std::string& verb, int count) {
-    bed_.longhorn.StopManager();
-    bed_.on_call = [this, verb, count](const support::ApiCall& call, const Json*) {
-      if (call.verb == verb && bed_.Count(verb, call.plural) == count) {
-        bed_.longhorn.StartManager();
-      }
-      return absl::OkStatus();
-    };
-  }
 
   support::NativeBed bed_;
   NativeRequest request_{.namespace_name = support::kLonghornNamespace,
@@ -152,26 +142,12 @@ TEST_F(NativeSnapshotTest, IsAdmittedWhateverBackupAndPvcAreCalled) {
   }
 }
 
-TEST_F(NativeSnapshotTest, TheOneOfAnInterruptedCallIsTakenUp) {
-  const auto first = Create();
-  ASSERT_THAT(first, IsOk());
-  const auto second = Create();
-  ASSERT_THAT(second, IsOk());
-  EXPECT_EQ(second->uid(), first->uid());
-}
-
 TEST_F(NativeSnapshotTest, AnotherOneOfTheNameIsNotTaken) {
   ASSERT_THAT(Create(), IsOk());
   request_.backup_uid = "other";
   EXPECT_THAT(Create(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(kName)));
   EXPECT_THAT(RemoveNativeOf(Soon(), bed_.api(), request_, kName), IsOk());
   EXPECT_FALSE(Get().is_being_deleted());
-}
-
-TEST_F(NativeSnapshotTest, WaitsForAManagerThatIsAway) {
-  StopManagerUntil("create", 5);
-  EXPECT_THAT(Create(), IsOk());
-  EXPECT_EQ(bed_.Count("create", "snapshots"), 5);
 }
 
 TEST_F(NativeSnapshotTest, AManagerThatStaysAwayIsNamedOnce) {
@@ -260,7 +236,13 @@ TEST_F(NativeSnapshotTest, RemovalOfADetachedVolumesIsAskedForAndNotAwaited) {
 TEST_F(NativeSnapshotTest, RemovalWaitsForAManagerThatIsAway) {
   const auto made = Create();
   ASSERT_THAT(made, IsOk());
-  StopManagerUntil("delete", 20);
+  bed_.longhorn.StopManager();
+  bed_.on_call = [this](const support::ApiCall& call, const Json*) {
+    if (call.verb == "delete" && bed_.Count("delete", call.plural) == 20) {
+      bed_.longhorn.StartManager();
+    }
+    return absl::OkStatus();
+  };
   EXPECT_THAT(Remove(made->uid()), IsOk());
 }
 

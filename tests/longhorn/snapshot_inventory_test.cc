@@ -14,6 +14,7 @@
 #include "longhorn/types.h"
 #include "objects/backup.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/finding_codes.h"
 #include "tests/support/longhorn_objects.h"
 #include "tests/support/memory_growth.h"
 #include "tests/support/sanitized.h"
@@ -24,6 +25,7 @@
 namespace csidelta::longhorn::snapshot_inventory_test {
 namespace {
 
+using support::CodesOf;
 using support::IsOk;
 using support::MakeLonghornBackup;
 using support::MakeLonghornJob;
@@ -37,14 +39,6 @@ using testing::SizeIs;
 
 constexpr char kTaken[] = "2023-11-10T00:00:00Z";
 const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
-
-std::vector<std::string> CodesOf(const std::vector<Finding>& findings) {
-  std::vector<std::string> codes;
-  for (const Finding& one : findings) {
-    codes.emplace_back(one.code);
-  }
-  return codes;
-}
 
 class LonghornInventoryTest : public testing::Test {
  protected:

@@ -19,7 +19,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "base/check.h"
 #include "base/clock.h"
 #include "k8s/object.h"
 #include "k8s/rest_client.h"

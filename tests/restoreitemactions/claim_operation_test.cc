@@ -22,8 +22,6 @@ using support::StatusIs;
 using testing::HasSubstr;
 using velero::OperationProgress;
 
-const k8s::ResourceType kStorageClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass",
-                                        false};
 const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
 
 constexpr char kSilentDriver[] = "silent.example.com";
@@ -69,10 +67,7 @@ class ClaimOperationTest : public testing::TestWithParam<ClaimCase> {
       }
       bed_.api.Seed(PersistentVolumeClaimType(), claim);
     }
-    Json storage_class = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
-    SetJson(storage_class, {"volumeBindingMode"}, test.binding_mode);
-    SetJson(storage_class, {"provisioner"}, test.provisioner);
-    bed_.api.Seed(kStorageClasses, storage_class);
+    support::SeedStorageClass(bed_.api, "fast", test.provisioner, test.binding_mode);
     if (test.has_snapshot) {
       bed_.api.Seed(VolumeSnapshotType(), support::MakeSnapshotObject("shop", "snap", "content"));
     }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "k8s/object.h"
@@ -379,57 +380,32 @@ TEST_F(GroupRestoreTest, AClassBringsTheSecretsThatTheArchiveHolds) {
 }
 
 // Whatever call fails, the group is there when the restore asks again, once.
-TEST_F(GroupRestoreTest, AContentSurvivesAnyFailingCall) {
-  for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
-    for (int call = 1;; ++call) {
-      ActionBed bed;
-      const auto action = MakeVolumeGroupSnapshotContentAction(bed.env);
-      bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
-      const auto first =
-          action->Execute(bed.ctx, objects::Object(UsersContent()), objects::Object(UsersContent()),
-                          objects::Object(restore_));
-      if (!bed.api.sweep_hit()) {
-        EXPECT_GT(call, 3);
-        break;
-      }
-      bed.api.ClearFaults();
-      if (!first.ok()) {
-        EXPECT_THAT(action->Execute(bed.ctx, objects::Object(UsersContent()),
-                                    objects::Object(UsersContent()), objects::Object(restore_)),
-                    IsOk());
-      }
-      const auto made = bed.api.All(VolumeGroupSnapshotContentType("v1"));
-      ASSERT_EQ(made.size(), 1u) << call;
-      EXPECT_EQ(GetString(made[0], {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle)
-          << call;
-    }
-  }
-}
-
-TEST_F(GroupRestoreTest, AMemberSurvivesAnyFailingCall) {
-  for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
+TEST_F(GroupRestoreTest, ContentsAndMembersSurviveAnyFailingCall) {
+  for (const auto& [is_member, fault] :
+       {std::pair(false, support::Fault::kRefused), std::pair(false, support::Fault::kAnswerLost),
+        std::pair(true, support::Fault::kRefused), std::pair(true, support::Fault::kAnswerLost)}) {
+    const objects::Object item(is_member ? support::MakeMemberObject(1) : UsersContent());
     for (int call = 1;; ++call) {
       ActionBed bed;
       bed.clock.SetAutoAdvance(true);
-      const auto action = MakeVolumeSnapshotAction(bed.env);
-      const Json member = support::MakeMemberObject(1);
+      const auto action = is_member ? MakeVolumeSnapshotAction(bed.env)
+                                    : MakeVolumeGroupSnapshotContentAction(bed.env);
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
-      const auto first = action->Execute(bed.ctx, objects::Object(member), objects::Object(member),
-                                         objects::Object(restore_));
+      const auto first = action->Execute(bed.ctx, item, item, objects::Object(restore_));
       if (!bed.api.sweep_hit()) {
-        EXPECT_GT(call, 5);
+        EXPECT_GT(call, is_member ? 5 : 3);
         break;
       }
       bed.api.ClearFaults();
-      EXPECT_THAT(action->Execute(bed.ctx, objects::Object(member), objects::Object(member),
-                                  objects::Object(restore_)),
-                  IsOk())
-          << call;
+      if (is_member || !first.ok()) {
+        EXPECT_THAT(action->Execute(bed.ctx, item, item, objects::Object(restore_)), IsOk())
+            << call;
+      }
       const auto made = bed.api.All(VolumeGroupSnapshotContentType("v1"));
       ASSERT_EQ(made.size(), 1u) << call;
       EXPECT_EQ(GetString(made[0], {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle)
           << call;
-      EXPECT_EQ(bed.api.All(VolumeSnapshotContentType()).size(), 1u) << call;
+      EXPECT_EQ(bed.api.All(VolumeSnapshotContentType()).size(), is_member ? 1u : 0u) << call;
     }
   }
 }

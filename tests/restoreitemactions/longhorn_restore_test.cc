@@ -267,12 +267,6 @@ TEST_F(LonghornRestoreTest, AnArchiveThatNamesNoSnapshotIsAnError) {
   }
 }
 
-TEST_F(LonghornRestoreTest, AClassOfAnotherDriverIsAnError) {
-  bed_.api().Seed(StorageClassType(),
-                  {{"metadata", {{"name", "longhorn"}}}, {"provisioner", "ebs.csi.aws.com"}});
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "ebs.csi.aws.com");
-}
-
 // Velero restores a PersistentVolume that is retained as it was, for the PVC: they would be bound.
 TEST_F(LonghornRestoreTest, ALiveVolumeThatIsReservedForThePvcIsAnError) {
   const auto reserve = [&](const Json& claim_ref) {

@@ -114,6 +114,8 @@ TEST_F(PvcRestoreTest, DoesEverythingWhereVeleroDoesNothing) {
   Json item = ArchivedClaim();
   SetJson(item, {"spec", "selector", "matchLabels", "a"}, "b");
   SetJson(item, {"spec", "dataSourceRef"}, Json{{"kind", "VolumePopulator"}});
+  SetJson(item, {"metadata", "annotations", objects::kSelectedNodeAnnotation},
+          "of-the-old-cluster");
 
   const RestoreItemResult result = Run(*action_, item, ArchivedClaim());
 
@@ -490,15 +492,6 @@ TEST_F(PvcRestoreTest, AnnotationOfAnEarlierBackupDoesNotCount) {
   EXPECT_THAT(result.additional_items, IsEmpty());
 }
 
-TEST_F(PvcRestoreTest, TheNodeOfTheOldClusterIsForgotten) {
-  SeedRestored("shop", "1Gi");
-  Json item = ArchivedClaim();
-  SetJson(item, {"metadata", "annotations", objects::kSelectedNodeAnnotation}, "node-1");
-  const RestoreItemResult result = Run(*action_, item, item);
-  ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kSelectedNodeAnnotation), "");
-}
-
 TEST_F(PvcRestoreTest, ContentThatSaysNothingIsNotWaitedForToTheHostsError) {
   SeedRestored("shop", "", "", false);
   const std::vector<ResourceIdentifier> items = {
@@ -509,19 +502,6 @@ TEST_F(PvcRestoreTest, ContentThatSaysNothingIsNotWaitedForToTheHostsError) {
   EXPECT_THAT(ready(), support::IsOkAndHolds(false));
   bed_.clock.Advance(absl::Minutes(1));
   EXPECT_THAT(ready(), support::IsOkAndHolds(true));
-}
-
-TEST_F(PvcRestoreTest, MovedDataIsLeftToTheMover) {
-  Json claim = ArchivedClaim();
-  SetJson(claim, {"metadata", "annotations", objects::kDataUploadNameAnnotation}, "velero/du-1");
-  Json backup = support::MakeBackupObject("nightly", "Completed");
-  SetJson(backup, {"spec", "snapshotMoveData"}, true);
-  bed_.api.Seed(BackupType(), backup);
-  Json item = claim;
-  SetJson(item, {"spec", "selector", "matchLabels", objects::kDynamicPvRestoreLabel}, "x");
-  const RestoreItemResult result = Run(*action_, item, claim);
-  EXPECT_FALSE(result.item.has_value());
-  EXPECT_TRUE(result.operation_id.empty());
 }
 
 TEST_F(PvcRestoreTest, MarksOfTheBackupDoNotComeBack) {
