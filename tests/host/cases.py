@@ -1,6 +1,7 @@
 """What the plugin does in single stories, each in a cluster of its own."""
 
 import dataclasses
+import functools
 import re
 import threading
 from collections.abc import Callable
@@ -19,6 +20,22 @@ CASES = []
 
 def case(body):
     CASES.append(Case(body.__name__.removeprefix("case_").replace("_", " "), body))
+    return body
+
+
+def add(name, body, **options):
+    """A case whose body gets a cluster with these options."""
+    def play(stage):
+        with stage.world(**options) as world:
+            body(world)
+    CASES.append(Case(name, play))
+
+
+def world_case(body=None, **options):
+    """Makes a function of a cluster a case, by its name."""
+    if not body:
+        return functools.partial(world_case, **options)
+    add(body.__name__.removeprefix("case_").replace("_", " "), body, **options)
     return body
 
 
@@ -49,88 +66,82 @@ def _delete_all(world, *backups):
 
 # -- A backup, its restore, and its end
 
-@case
-def case_backup_restore_and_delete(stage):
-    with stage.world() as world:
-        backup = _saved(world, "one", "two")
-        assert len(world.snapshots()) == 2
-        assert not world.objects("volumesnapshots", "volumesnapshotcontents"), "the archive alone has the objects"
-        assert len(backup.archived("volumesnapshotcontents")) == 2
-        world.must_restore("r1", backup, "copy")
-        _delete_all(world, backup)
+@world_case
+def case_backup_restore_and_delete(world):
+    backup = _saved(world, "one", "two")
+    assert len(world.snapshots()) == 2
+    assert not world.objects("volumesnapshots", "volumesnapshotcontents"), "the archive alone has the objects"
+    assert len(backup.archived("volumesnapshotcontents")) == 2
+    world.must_restore("r1", backup, "copy")
+    _delete_all(world, backup)
 
 
-@case
-def case_second_backup_keeps_the_first(stage):
-    with stage.world() as world:
-        first = _saved(world)
-        second = world.backup("b2")
-        assert second.phase == "Completed", second.errors
-        assert len(world.snapshots()) == 2
-        for backup in (first, second):
-            world.must_restore(f"r-{backup.name}", backup, f"copy-{backup.name}")
-        errors, _ = world.delete(first)
-        assert not errors and len(world.snapshots()) == 1
-        world.expect_held(second)
-        world.must_restore("r1", second, "copy")
-        _delete_all(world, second)
+@world_case
+def case_second_backup_keeps_the_first(world):
+    first = _saved(world)
+    second = world.backup("b2")
+    assert second.phase == "Completed", second.errors
+    assert len(world.snapshots()) == 2
+    for backup in (first, second):
+        world.must_restore(f"r-{backup.name}", backup, f"copy-{backup.name}")
+    errors, _ = world.delete(first)
+    assert not errors and len(world.snapshots()) == 1
+    world.expect_held(second)
+    world.must_restore("r1", second, "copy")
+    _delete_all(world, second)
 
 
-@case
-def case_deletion_with_a_restored_copy(stage):
-    with stage.world() as world:
-        backup = _saved(world)
-        for name in ("copy-1", "copy-2"):
-            world.must_restore(f"r-{name}", backup, name)
-        _delete_all(world, backup)
-        world.expect_data("copy-1", backup)  # Restored volumes have no snapshot.
+@world_case
+def case_deletion_with_a_restored_copy(world):
+    backup = _saved(world)
+    for name in ("copy-1", "copy-2"):
+        world.must_restore(f"r-{name}", backup, name)
+    _delete_all(world, backup)
+    world.expect_data("copy-1", backup)  # Restored volumes have no snapshot.
 
 
 # -- Deletions
 
-@case
-def case_driver_refuses_to_delete(stage):
-    with stage.world() as world:
-        backup = _saved(world)
-        handle, = world.snapshots()
-        world.settings(deletionWait="2s")
-        world.driver_fault(method="DeleteSnapshot", match=handle, code="FailedPrecondition", message="kept by the array")
-        _, log = world.delete(backup)
-        assert world.snapshots() == {handle}
-        contents = world.objects("volumesnapshotcontents")
-        assert contents and all(c["metadata"].get("finalizers") and c["metadata"].get("deletionTimestamp") for c in contents)
-        assert any(line.startswith("warning") and handle in line and DRIVER in line for line in log), log
-        world.clear()
-        world.wait_for(lambda: not world.snapshots(), "the driver's deletion")
-        _delete_all(world, _after(world))  # The next backup sees it, and removes what stood for it.
+@world_case
+def case_driver_refuses_to_delete(world):
+    backup = _saved(world)
+    handle, = world.snapshots()
+    world.settings(deletionWait="2s")
+    world.driver_fault(method="DeleteSnapshot", match=handle, code="FailedPrecondition", message="kept by the array")
+    _, log = world.delete(backup)
+    assert world.snapshots() == {handle}
+    contents = world.objects("volumesnapshotcontents")
+    assert contents and all(c["metadata"].get("finalizers") and c["metadata"].get("deletionTimestamp") for c in contents)
+    assert any(line.startswith("warning") and handle in line and DRIVER in line for line in log), log
+    world.clear()
+    world.wait_for(lambda: not world.snapshots(), "the driver's deletion")
+    _delete_all(world, _after(world))  # The next backup sees it, and removes what stood for it.
 
 
-@case
-def case_snapshot_is_gone_before_its_backup(stage):
-    with stage.world() as world:
-        backup = _saved(world)
-        handle, = world.snapshots()
-        world.ask(op="remove_snapshot", handle=handle)
-        _delete_all(world, backup)
+@world_case
+def case_snapshot_is_gone_before_its_backup(world):
+    backup = _saved(world)
+    handle, = world.snapshots()
+    world.ask(op="remove_snapshot", handle=handle)
+    _delete_all(world, backup)
 
 
-@case
-def case_deletion_goes_on_after_the_plugin_died(stage):
-    with stage.world() as world:
-        backup = _saved(world, "one", "two")
-        world.kill_after(3)
-        errors, _ = world.delete(backup)
-        assert len(world.kills()) == 1 and errors, errors
-        # Velero has no archive any more. Of what the plugin could not be asked about the driver may keep the snapshot.
-        lost = {content["status"]["snapshotHandle"] for content in backup.archived("volumesnapshotcontents")
-                if any(content["metadata"]["name"] in error for error in errors)}
-        assert world.snapshots() <= lost, f"{world.snapshots()} left, errors: {errors}"
-        after = _after(world)
-        lost &= world.snapshots()
-        deletion, _ = world.delete(after)
-        assert not deletion, deletion
-        world.wait_for(lambda: {*world.leftovers()} <= {f"snapshot {handle}" for handle in lost},
-                       lambda: f"left behind: {world.leftovers()}, lost: {lost}")
+@world_case
+def case_deletion_goes_on_after_the_plugin_died(world):
+    backup = _saved(world, "one", "two")
+    world.kill_after(3)
+    errors, _ = world.delete(backup)
+    assert len(world.kills()) == 1 and errors, errors
+    # Velero has no archive any more. Of what the plugin could not be asked about the driver may keep the snapshot.
+    lost = {content["status"]["snapshotHandle"] for content in backup.archived("volumesnapshotcontents")
+            if any(content["metadata"]["name"] in error for error in errors)}
+    assert world.snapshots() <= lost, f"{world.snapshots()} left, errors: {errors}"
+    after = _after(world)
+    lost &= world.snapshots()
+    deletion, _ = world.delete(after)
+    assert not deletion, deletion
+    world.wait_for(lambda: {*world.leftovers()} <= {f"snapshot {handle}" for handle in lost},
+                   lambda: f"left behind: {world.leftovers()}, lost: {lost}")
 
 
 # -- Faults
@@ -143,47 +154,43 @@ def _after(world, **options):
     return after
 
 
-@case
-def case_create_snapshot_fails(stage):
-    with stage.world() as world:
-        _ours(world, "data")
-        world.driver_fault(method="CreateSnapshot", code="Internal", message="the array is on fire")
-        backup = world.backup("b1", snapshot_timeout="8s")
-        assert backup.phase == "PartiallyFailed" and len(backup.errors) == 1, backup.errors
-        assert re.search("app/data.*the array is on fire", backup.errors[0]), backup.errors
-        _delete_all(world, backup, _after(world))
+@world_case
+def case_create_snapshot_fails(world):
+    _ours(world, "data")
+    world.driver_fault(method="CreateSnapshot", code="Internal", message="the array is on fire")
+    backup = world.backup("b1", snapshot_timeout="8s")
+    assert backup.phase == "PartiallyFailed" and len(backup.errors) == 1, backup.errors
+    assert re.search("app/data.*the array is on fire", backup.errors[0]), backup.errors
+    _delete_all(world, backup, _after(world))
 
 
-@case
-def case_snapshot_is_never_ready(stage):
-    with stage.world() as world:
-        _ours(world, "data")
-        world.driver_fault(not_ready=True)
-        backup = world.backup("b1", timeout_s=1)
-        assert backup.phase == "PartiallyFailed" and "timed out" in backup.errors[0], backup.errors
-        assert "not ready yet" in backup.errors[0], "what the plugin's Progress says"
-        _delete_all(world, backup, _after(world))
+@world_case
+def case_snapshot_is_never_ready(world):
+    _ours(world, "data")
+    world.driver_fault(not_ready=True)
+    backup = world.backup("b1", timeout_s=1)
+    assert backup.phase == "PartiallyFailed" and "timed out" in backup.errors[0], backup.errors
+    assert "not ready yet" in backup.errors[0], "what the plugin's Progress says"
+    _delete_all(world, backup, _after(world))
 
 
-@case
-def case_snapshot_takes_its_time(stage):
-    with stage.world() as world:
-        _ours(world, "data")
-        world.driver_fault(not_ready=True, times=5)
-        backup = world.backup("b1")
-        assert backup.phase == "Completed" and world.driver()["calls"]["CreateSnapshot"] > 5, backup.errors
-        _delete_all(world, backup)
+@world_case
+def case_snapshot_takes_its_time(world):
+    _ours(world, "data")
+    world.driver_fault(not_ready=True, times=5)
+    backup = world.backup("b1")
+    assert backup.phase == "Completed" and world.driver()["calls"]["CreateSnapshot"] > 5, backup.errors
+    _delete_all(world, backup)
 
 
-@case
-def case_access_refused(stage):
-    with stage.world() as world:
-        _ours(world, "data")
-        world.fail_calls(code=403, message="forbidden: no rule lets you")
-        backup = world.backup("b1")
-        assert backup.phase == "PartiallyFailed", backup.errors
-        assert any(re.search("app/data.*forbidden", error) for error in backup.errors), backup.errors
-        _delete_all(world, backup, _after(world))
+@world_case
+def case_access_refused(world):
+    _ours(world, "data")
+    world.fail_calls(code=403, message="forbidden: no rule lets you")
+    backup = world.backup("b1")
+    assert backup.phase == "PartiallyFailed", backup.errors
+    assert any(re.search("app/data.*forbidden", error) for error in backup.errors), backup.errors
+    _delete_all(world, backup, _after(world))
 
 
 def _refused(verb, plural, phase):
@@ -236,43 +243,40 @@ def _expect_only_the_archived(world, handles):
                    lambda: f"left behind: {world.leftovers()}")
 
 
-@case
-def case_two_hundred_claims_and_every_tenth_call_fails(stage):
-    with stage.world() as world:
-        world.fail_calls(every=10, code=503, message="the server is busy")
-        backup, names, handles = _many(world, 200)
-        failed = {name for name in names if any(error.startswith(f"app/{name}: ") for error in backup.errors)}
-        assert len(failed) == len(backup.errors), f"an error that names no claim: {backup.errors}"
-        assert len(handles) == 200 - len(failed), f"{len(handles)} archived, errors: {backup.errors}"
-        _expect_only_the_archived(world, handles)
+@world_case
+def case_two_hundred_claims_and_every_tenth_call_fails(world):
+    world.fail_calls(every=10, code=503, message="the server is busy")
+    backup, names, handles = _many(world, 200)
+    failed = {name for name in names if any(error.startswith(f"app/{name}: ") for error in backup.errors)}
+    assert len(failed) == len(backup.errors), f"an error that names no claim: {backup.errors}"
+    assert len(handles) == 200 - len(failed), f"{len(handles)} archived, errors: {backup.errors}"
+    _expect_only_the_archived(world, handles)
 
 
-@case
-def case_fifty_claims_and_every_tenth_driver_call_fails(stage):
-    with stage.world() as world:
-        world.driver_fault(every=10, code="Unavailable", message="try again")
-        backup, _, handles = _many(world, 50)
-        assert backup.phase == "Completed" and not backup.warnings(), backup.errors
-        assert len(handles) == 50
-        _expect_only_the_archived(world, handles)
+@world_case
+def case_fifty_claims_and_every_tenth_driver_call_fails(world):
+    world.driver_fault(every=10, code="Unavailable", message="try again")
+    backup, _, handles = _many(world, 50)
+    assert backup.phase == "Completed" and not backup.warnings(), backup.errors
+    assert len(handles) == 50
+    _expect_only_the_archived(world, handles)
 
 
-@case
-def case_answers_that_get_lost(stage):
-    with stage.world() as world:
-        _ours(world, *[f"data-{i}" for i in range(10)])
-        world.fail_calls(every=7, code=503, message="no answer", lost=True)
-        backup = world.backup("b1", timeout_s=60)
-        assert world.hits()[0] > 0, "no answer got lost"
-        world.clear()
-        names = {f"data-{i}" for i in range(10)}
-        archived = {snapshot["spec"]["source"]["persistentVolumeClaimName"] for snapshot in backup.archived("volumesnapshots")}
-        failed = {name for name in names if any(error.startswith(f"app/{name}: ") for error in backup.errors)}
-        assert len(failed) == len(backup.errors), f"an error that names no claim: {backup.errors}"
-        assert archived | failed == names and not archived & failed, f"archived {archived}, errors: {backup.errors}"
-        assert len(backup.handles()) == len(archived), backup.handles()
-        world.expect_held(backup)
-        _delete_all(world, backup, _after(world))
+@world_case
+def case_answers_that_get_lost(world):
+    _ours(world, *[f"data-{i}" for i in range(10)])
+    world.fail_calls(every=7, code=503, message="no answer", lost=True)
+    backup = world.backup("b1", timeout_s=60)
+    assert world.hits()[0] > 0, "no answer got lost"
+    world.clear()
+    names = {f"data-{i}" for i in range(10)}
+    archived = {snapshot["spec"]["source"]["persistentVolumeClaimName"] for snapshot in backup.archived("volumesnapshots")}
+    failed = {name for name in names if any(error.startswith(f"app/{name}: ") for error in backup.errors)}
+    assert len(failed) == len(backup.errors), f"an error that names no claim: {backup.errors}"
+    assert archived | failed == names and not archived & failed, f"archived {archived}, errors: {backup.errors}"
+    assert len(backup.handles()) == len(archived), backup.handles()
+    world.expect_held(backup)
+    _delete_all(world, backup, _after(world))
 
 
 @case
