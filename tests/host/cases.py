@@ -279,12 +279,11 @@ def case_answers_that_get_lost(world):
     _delete_all(world, backup, _after(world))
 
 
-@case
-def case_controllers_that_lag_behind(stage):
-    with stage.world(lag_ms=40) as world:
-        backup = _saved(world, "one", "two")
-        world.must_restore("r1", backup, "copy")
-        _delete_all(world, backup)
+@world_case(lag_ms=40)
+def case_controllers_that_lag_behind(world):
+    backup = _saved(world, "one", "two")
+    world.must_restore("r1", backup, "copy")
+    _delete_all(world, backup)
 
 
 # -- Groups
@@ -324,27 +323,25 @@ CASES.append(Case("a cluster without groups takes each claim alone", _without_gr
 CASES.append(Case("a driver without groups takes each claim alone", _without_groups(groups="v1", driver_groups=False)))
 
 
-@case
-def case_a_failing_member_is_named(stage):
-    with stage.world(groups="v1") as world:
-        _ours(world, "one", "two", group="db")
-        world.driver_fault(method="CreateVolumeGroupSnapshot", not_ready=True, times=1)
-        world.driver_fault(method="ListSnapshots", match="vol-app-two", code="Internal", message="disk 2 is gone")
-        backup = world.backup("b1", snapshot_timeout="8s", timeout_s=8)
-        assert backup.phase == "PartiallyFailed", backup.errors
-        assert any("disk 2 is gone" in error for error in backup.errors), backup.errors
-        _delete_all(world, backup, _after(world))
+@world_case(groups="v1")
+def case_a_failing_member_is_named(world):
+    _ours(world, "one", "two", group="db")
+    world.driver_fault(method="CreateVolumeGroupSnapshot", not_ready=True, times=1)
+    world.driver_fault(method="ListSnapshots", match="vol-app-two", code="Internal", message="disk 2 is gone")
+    backup = world.backup("b1", snapshot_timeout="8s", timeout_s=8)
+    assert backup.phase == "PartiallyFailed", backup.errors
+    assert any("disk 2 is gone" in error for error in backup.errors), backup.errors
+    _delete_all(world, backup, _after(world))
 
 
-@case
-def case_a_group_that_the_driver_refuses(stage):
-    with stage.world(groups="v1") as world:
-        _ours(world, "one", "two", group="db")
-        world.driver_fault(method="CreateVolumeGroupSnapshot", code="Internal", message="the pool is full")
-        backup = world.backup("b1", snapshot_timeout="8s")
-        assert backup.phase == "PartiallyFailed", backup.errors
-        assert any("the pool is full" in error for error in backup.errors), backup.errors
-        _delete_all(world, backup, _after(world))
+@world_case(groups="v1")
+def case_a_group_that_the_driver_refuses(world):
+    _ours(world, "one", "two", group="db")
+    world.driver_fault(method="CreateVolumeGroupSnapshot", code="Internal", message="the pool is full")
+    backup = world.backup("b1", snapshot_timeout="8s")
+    assert backup.phase == "PartiallyFailed", backup.errors
+    assert any("the pool is full" in error for error in backup.errors), backup.errors
+    _delete_all(world, backup, _after(world))
 
 
 # -- Volumes of others
@@ -394,34 +391,32 @@ CASES += [
 ]
 
 
-@case
-def case_hands_off_where_volumes_are_not_to_be_snapshotted(stage):
-    with stage.world() as world:
-        world.claims("data")
-        off = world.backup("off", policy=False, spec={"snapshotVolumes": False})
-        assert off.phase == "Completed" and not world.snapshots(), off.errors
-        on = world.backup("on", policy=False)
-        assert on.phase == "Completed" and len(world.snapshots()) == 1, "without the field the volume is managed"
-        _delete_all(world, off, on)
+@world_case
+def case_hands_off_where_volumes_are_not_to_be_snapshotted(world):
+    world.claims("data")
+    off = world.backup("off", policy=False, spec={"snapshotVolumes": False})
+    assert off.phase == "Completed" and not world.snapshots(), off.errors
+    on = world.backup("on", policy=False)
+    assert on.phase == "Completed" and len(world.snapshots()) == 1, "without the field the volume is managed"
+    _delete_all(world, off, on)
 
 
-@case
-def case_user_made_snapshots_stay(stage):
-    with stage.world() as world:
-        world.claims("data")
-        world.load({"apiVersion": f"{SNAPSHOT_API}/v1", "kind": "VolumeSnapshot",
-                    "metadata": {"name": "taken", "namespace": "app"},
-                    "spec": {"volumeSnapshotClassName": "snapshots", "source": {"persistentVolumeClaimName": "data"}}})
-        world.wait_for(lambda: world.objects("volumesnapshots")[0].get("status", {}).get("readyToUse"), "ready")
-        mine = world.snapshots()
-        before = {o["metadata"]["uid"] for o in world.objects("volumesnapshots", "volumesnapshotcontents")}
-        world.policy(rule("snapshot"))
-        backup = world.backup("b1")
-        assert backup.phase == "Completed" and len(world.snapshots()) == 2, backup.errors
-        assert {o["metadata"]["uid"] for o in world.objects("volumesnapshots", "volumesnapshotcontents")} == before
-        world.delete(backup)
-        world.wait_for(lambda: not world.snapshots() - mine, "the backup's snapshot goes")
-        # The archive has the user's content, too: whether its snapshot goes with the backup is Velero's rule.
+@world_case
+def case_user_made_snapshots_stay(world):
+    world.claims("data")
+    world.load({"apiVersion": f"{SNAPSHOT_API}/v1", "kind": "VolumeSnapshot",
+                "metadata": {"name": "taken", "namespace": "app"},
+                "spec": {"volumeSnapshotClassName": "snapshots", "source": {"persistentVolumeClaimName": "data"}}})
+    world.wait_for(lambda: world.objects("volumesnapshots")[0].get("status", {}).get("readyToUse"), "ready")
+    mine = world.snapshots()
+    before = {o["metadata"]["uid"] for o in world.objects("volumesnapshots", "volumesnapshotcontents")}
+    world.policy(rule("snapshot"))
+    backup = world.backup("b1")
+    assert backup.phase == "Completed" and len(world.snapshots()) == 2, backup.errors
+    assert {o["metadata"]["uid"] for o in world.objects("volumesnapshots", "volumesnapshotcontents")} == before
+    world.delete(backup)
+    world.wait_for(lambda: not world.snapshots() - mine, "the backup's snapshot goes")
+    # The archive has the user's content, too: whether its snapshot goes with the backup is Velero's rule.
 
 
 # -- Longhorn's own objects
@@ -533,122 +528,114 @@ def _take_as_longhorn(world):
         "requestedTime": "2026-10-01T02:00:00Z", "creationTime": "2026-10-01T02:00:00Z", "readyToUse": True}}])
 
 
-@case
-def case_native_snapshot_is_archived_with_its_claim_and_deleted_with_its_backup(stage):
-    with stage.world(csi=False) as world:
-        _longhorns_volume(world)
-        world.claims("data", source=LONGHORN_DRIVER)
-        world.policy(rule("longhorn"))
-        longhorn = threading.Thread(target=_take_as_longhorn, args=[world])
-        longhorn.start()
-        backup = world.backup("b1")  # Of the claim's namespace alone.
-        longhorn.join()
-        assert backup.phase == "Completed" and not backup.warnings(), backup.errors
-        snapshot, = backup.archived("snapshots")
-        assert snapshot["status"]["readyToUse"] and snapshot["metadata"]["namespace"] == LONGHORN
-        claim, = backup.archived("persistentvolumeclaims")
-        assert claim["metadata"]["annotations"]["longhorn.csi-delta.io/snapshot-uid"] == snapshot["metadata"]["uid"]
-        errors, _ = world.delete(backup)
-        assert not errors and not world.objects("snapshots"), errors
+@world_case(csi=False)
+def case_native_snapshot_is_archived_with_its_claim_and_deleted_with_its_backup(world):
+    _longhorns_volume(world)
+    world.claims("data", source=LONGHORN_DRIVER)
+    world.policy(rule("longhorn"))
+    longhorn = threading.Thread(target=_take_as_longhorn, args=[world])
+    longhorn.start()
+    backup = world.backup("b1")  # Of the claim's namespace alone.
+    longhorn.join()
+    assert backup.phase == "Completed" and not backup.warnings(), backup.errors
+    snapshot, = backup.archived("snapshots")
+    assert snapshot["status"]["readyToUse"] and snapshot["metadata"]["namespace"] == LONGHORN
+    claim, = backup.archived("persistentvolumeclaims")
+    assert claim["metadata"]["annotations"]["longhorn.csi-delta.io/snapshot-uid"] == snapshot["metadata"]["uid"]
+    errors, _ = world.delete(backup)
+    assert not errors and not world.objects("snapshots"), errors
 
 
-@case
-def case_native_snapshot_that_no_engine_takes_is_an_error_and_goes(stage):
-    with stage.world(csi=False) as world:  # Without EnableCSI, and with no Longhorn that would take it.
-        _longhorns_volume(world)
-        world.claims("data", source=LONGHORN_DRIVER)
-        world.policy(rule("longhorn"))
-        backup = world.backup("b1", snapshot_timeout="1s")
-        error, = backup.errors
-        assert "PVC app/data: Longhorn took no snapshot of Volume pvc-1 within 1s" in error, error
-        assert not world.objects("snapshots"), "Longhorn would take it later"
-        assert any(call["text"].startswith("create snapshots") for call in world.calls())
+@world_case(csi=False)
+def case_native_snapshot_that_no_engine_takes_is_an_error_and_goes(world):
+    # Without EnableCSI, and with no Longhorn that would take it.
+    _longhorns_volume(world)
+    world.claims("data", source=LONGHORN_DRIVER)
+    world.policy(rule("longhorn"))
+    backup = world.backup("b1", snapshot_timeout="1s")
+    error, = backup.errors
+    assert "PVC app/data: Longhorn took no snapshot of Volume pvc-1 within 1s" in error, error
+    assert not world.objects("snapshots"), "Longhorn would take it later"
+    assert any(call["text"].startswith("create snapshots") for call in world.calls())
 
 
-@case
-def case_native_snapshot_is_restored_or_an_error(stage):
-    with stage.world(csi=False) as world:
-        backup, _ = _native_archive(world)
-        # No driver is here that would fill it.
-        world.restore("r1", backup, mapping={"app": "copy"}, timeout_s=1)
-        content, = world.objects("volumesnapshotcontents")
-        assert content["spec"]["source"] == {"snapshotHandle": "snap://pvc-1/csd-1"}, content
-        assert content["spec"]["deletionPolicy"] == "Retain"
-        claim, = (c for c in world.objects("persistentvolumeclaims") if c["metadata"]["namespace"] == "copy")
-        assert claim["spec"]["dataSource"]["name"] == content["metadata"]["name"] and "volumeName" not in claim["spec"]
-        assert not set(claim["metadata"].get("annotations", {})) & {"longhorn.csi-delta.io/snapshot"}
-        world.drop("snapshots", "csd-1", LONGHORN)
-        phase, errors, _ = world.restore("r2", backup, mapping={"app": "gone"})
-        assert phase == "PartiallyFailed" and "csd-1 is not here" in errors[0], errors
-        assert not [c for c in world.objects("persistentvolumeclaims") if c["metadata"]["namespace"] == "gone"]
+@world_case(csi=False)
+def case_native_snapshot_is_restored_or_an_error(world):
+    backup, _ = _native_archive(world)
+    # No driver is here that would fill it.
+    world.restore("r1", backup, mapping={"app": "copy"}, timeout_s=1)
+    content, = world.objects("volumesnapshotcontents")
+    assert content["spec"]["source"] == {"snapshotHandle": "snap://pvc-1/csd-1"}, content
+    assert content["spec"]["deletionPolicy"] == "Retain"
+    claim, = (c for c in world.objects("persistentvolumeclaims") if c["metadata"]["namespace"] == "copy")
+    assert claim["spec"]["dataSource"]["name"] == content["metadata"]["name"] and "volumeName" not in claim["spec"]
+    assert not set(claim["metadata"].get("annotations", {})) & {"longhorn.csi-delta.io/snapshot"}
+    world.drop("snapshots", "csd-1", LONGHORN)
+    phase, errors, _ = world.restore("r2", backup, mapping={"app": "gone"})
+    assert phase == "PartiallyFailed" and "csd-1 is not here" in errors[0], errors
+    assert not [c for c in world.objects("persistentvolumeclaims") if c["metadata"]["namespace"] == "gone"]
 
 
-@case
-def case_native_snapshot_goes_with_its_backup_by_its_uid(stage):
-    with stage.world(csi=False) as world:
-        backup, snapshot = _native_archive(world)
-        world.drop("snapshots", "csd-1", LONGHORN)
-        world.load({**snapshot, "metadata": {**snapshot["metadata"], "uid": "another"}})
-        errors, _ = world.delete(backup)
-        assert not errors and len(world.objects("snapshots")) == 1, errors
-        world.drop("snapshots", "csd-1", LONGHORN)
-        world.load(snapshot)
-        errors, _ = world.delete(backup)
-        assert not errors and not world.objects("snapshots"), errors
+@world_case(csi=False)
+def case_native_snapshot_goes_with_its_backup_by_its_uid(world):
+    backup, snapshot = _native_archive(world)
+    world.drop("snapshots", "csd-1", LONGHORN)
+    world.load({**snapshot, "metadata": {**snapshot["metadata"], "uid": "another"}})
+    errors, _ = world.delete(backup)
+    assert not errors and len(world.objects("snapshots")) == 1, errors
+    world.drop("snapshots", "csd-1", LONGHORN)
+    world.load(snapshot)
+    errors, _ = world.delete(backup)
+    assert not errors and not world.objects("snapshots"), errors
 
 
 # -- Settings
 
-@case
-def case_unknown_setting_is_one_warning(stage):
-    with stage.world() as world:
-        _ours(world, "one", "two")
-        world.settings(orphanGracePeriods="48h")
-        backup = world.backup("b1")
-        assert backup.phase == "Completed", backup.errors
-        line, = backup.warnings()
-        assert "orphanGracePeriods" in line and "nearest known key is orphanGracePeriod" in line, line
+@world_case
+def case_unknown_setting_is_one_warning(world):
+    _ours(world, "one", "two")
+    world.settings(orphanGracePeriods="48h")
+    backup = world.backup("b1")
+    assert backup.phase == "Completed", backup.errors
+    line, = backup.warnings()
+    assert "orphanGracePeriods" in line and "nearest known key is orphanGracePeriod" in line, line
 
 
-@case
-def case_wrong_setting_is_an_error(stage):
-    with stage.world() as world:
-        _ours(world, "one", "two")
-        world.settings(orphanGracePeriod="two days")
-        backup = world.backup("b1")
-        assert backup.phase == "PartiallyFailed" and len(backup.errors) == 2, backup.errors
-        assert all("orphanGracePeriod" in e and "a duration from 1m to 8760h" in e for e in backup.errors), backup.errors
+@world_case
+def case_wrong_setting_is_an_error(world):
+    _ours(world, "one", "two")
+    world.settings(orphanGracePeriod="two days")
+    backup = world.backup("b1")
+    assert backup.phase == "PartiallyFailed" and len(backup.errors) == 2, backup.errors
+    assert all("orphanGracePeriod" in e and "a duration from 1m to 8760h" in e for e in backup.errors), backup.errors
 
 
-@case
-def case_policy_and_unbound_claim_together(stage):
-    with stage.world() as world:
-        _unbound(world)
-        _ours(world, "bound")
-        backup = world.backup("b1")
-        assert backup.phase == "Completed" and len(world.snapshots()) == 1, backup.errors
-        _delete_all(world, backup)
+@world_case
+def case_policy_and_unbound_claim_together(world):
+    _unbound(world)
+    _ours(world, "bound")
+    backup = world.backup("b1")
+    assert backup.phase == "Completed" and len(world.snapshots()) == 1, backup.errors
+    _delete_all(world, backup)
 
 
 # -- Restores that cannot be
 
-@case
-def case_restore_of_a_snapshot_that_is_gone(stage):
-    with stage.world() as world:
-        backup = _saved(world)
-        handle, = world.snapshots()
-        world.ask(op="remove_snapshot", handle=handle)
-        phase, errors, _ = world.restore("r1", backup, mapping={"app": "copy"}, timeout_s=8)
-        assert phase == "PartiallyFailed", errors
-        assert world.data("copy").get("data") is None
-        world.drop_namespace("copy")
-        _delete_all(world, backup)
+@world_case
+def case_restore_of_a_snapshot_that_is_gone(world):
+    backup = _saved(world)
+    handle, = world.snapshots()
+    world.ask(op="remove_snapshot", handle=handle)
+    phase, errors, _ = world.restore("r1", backup, mapping={"app": "copy"}, timeout_s=8)
+    assert phase == "PartiallyFailed", errors
+    assert world.data("copy").get("data") is None
+    world.drop_namespace("copy")
+    _delete_all(world, backup)
 
 
-@case
-def case_restore_waits_for_a_slow_provisioner(stage):
-    with stage.world() as world:
-        backup = _saved(world)
-        world.driver_fault(method="CreateVolume", code="Unavailable", message="not now", times=4)
-        world.must_restore("r1", backup, "copy")
-        _delete_all(world, backup)
+@world_case
+def case_restore_waits_for_a_slow_provisioner(world):
+    backup = _saved(world)
+    world.driver_fault(method="CreateVolume", code="Unavailable", message="not now", times=4)
+    world.must_restore("r1", backup, "copy")
+    _delete_all(world, backup)
