@@ -154,24 +154,23 @@ def _after(world, **options):
     return after
 
 
-@world_case
-def case_create_snapshot_fails(world):
-    _ours(world, "data")
-    world.driver_fault(method="CreateSnapshot", code="Internal", message="the array is on fire")
-    backup = world.backup("b1", snapshot_timeout="8s")
-    assert backup.phase == "PartiallyFailed" and len(backup.errors) == 1, backup.errors
-    assert re.search("app/data.*the array is on fire", backup.errors[0]), backup.errors
+def _fails(world, wanted, faults, names=("data",), group=None, **options):
+    """A backup whose driver fails: one error has all that is wanted. One more succeeds."""
+    _ours(world, *names, group=group)
+    for fault in faults:
+        world.driver_fault(**fault)
+    backup = world.backup("b1", **options)
+    assert backup.phase == "PartiallyFailed" and (group or len(backup.errors) == 1), backup.errors
+    assert any(all(re.search(words, error) for words in wanted) for error in backup.errors), backup.errors
     _delete_all(world, backup, _after(world))
 
 
-@world_case
-def case_snapshot_is_never_ready(world):
-    _ours(world, "data")
-    world.driver_fault(not_ready=True)
-    backup = world.backup("b1", timeout_s=1)
-    assert backup.phase == "PartiallyFailed" and "timed out" in backup.errors[0], backup.errors
-    assert "not ready yet" in backup.errors[0], "what the plugin's Progress says"
-    _delete_all(world, backup, _after(world))
+add("create snapshot fails", functools.partial(
+    _fails, wanted=["app/data.*the array is on fire"], snapshot_timeout="8s",
+    faults=[{"method": "CreateSnapshot", "code": "Internal", "message": "the array is on fire"}]))
+# The second is what the plugin's Progress says.
+add("snapshot is never ready", functools.partial(
+    _fails, wanted=["timed out", "not ready yet"], timeout_s=1, faults=[{"not_ready": True}]))
 
 
 @world_case
@@ -193,21 +192,18 @@ def case_access_refused(world):
     _delete_all(world, backup, _after(world))
 
 
-def _refused(verb, plural, phase):
-    def body(stage):
-        with stage.world() as world:
-            _ours(world, "data")
-            world.fail_calls(verb=verb, plural=plural, code=403, message="forbidden: no rule lets you")
-            backup = world.backup("b1", snapshot_timeout="8s")
-            assert world.hits()[0] > 0, "the plugin did not ask for what is refused"
-            assert backup.phase == phase, backup.errors
-            if phase == "Completed":
-                assert len(backup.handles()) == 1, backup.archive
-            else:
-                assert any("forbidden" in error for error in backup.errors), backup.errors
-            world.expect_held(backup)
-            _delete_all(world, backup, _after(world))
-    return body
+def _refused(world, verb, plural, phase):
+    _ours(world, "data")
+    world.fail_calls(verb=verb, plural=plural, code=403, message="forbidden: no rule lets you")
+    backup = world.backup("b1", snapshot_timeout="8s")
+    assert world.hits()[0] > 0, "the plugin did not ask for what is refused"
+    assert backup.phase == phase, backup.errors
+    if phase == "Completed":
+        assert len(backup.handles()) == 1, backup.archive
+    else:
+        assert any("forbidden" in error for error in backup.errors), backup.errors
+    world.expect_held(backup)
+    _delete_all(world, backup, _after(world))
 
 
 for _verb, _plural, _phase in (
@@ -220,7 +216,7 @@ for _verb, _plural, _phase in (
         ("list", "volumesnapshotclasses", "PartiallyFailed"),
         ("delete", "leases", "Completed"),
         ("list", "volumesnapshots", "PartiallyFailed")):
-    CASES.append(Case(f"access refused {_verb} {_plural}", _refused(_verb, _plural, _phase)))
+    add(f"access refused {_verb} {_plural}", functools.partial(_refused, verb=_verb, plural=_plural, phase=_phase))
 
 
 def _many(world, count):
@@ -288,60 +284,39 @@ def case_controllers_that_lag_behind(world):
 
 # -- Groups
 
-def _group_story(version):
-    def body(stage):
-        with stage.world(groups=version) as world:
-            _ours(world, "one", "two", group="db")
-            backup = world.backup("b1")
-            assert backup.phase == "Completed", backup.errors
-            state = world.driver()
-            assert len(state["groups"]) == 1 and not state["snapshots"], state
-            world.must_restore("r1", backup, "copy")
-            _delete_all(world, backup)
-            assert not world.driver()["asked_alone"]
-    return body
+def _group_story(world):
+    _ours(world, "one", "two", group="db")
+    backup = world.backup("b1")
+    assert backup.phase == "Completed", backup.errors
+    state = world.driver()
+    assert len(state["groups"]) == 1 and not state["snapshots"], state
+    world.must_restore("r1", backup, "copy")
+    _delete_all(world, backup)
+    assert not world.driver()["asked_alone"]
 
 
 for _version in ("v1", "v1beta2", "v1beta1"):
-    CASES.append(Case(f"group {_version} is taken restored and deleted", _group_story(_version)))
+    add(f"group {_version} is taken restored and deleted", _group_story, groups=_version)
 
 
-def _without_groups(**options):
-    def body(stage):
-        with stage.world(**options) as world:
-            _ours(world, "one", "two", group="db")
-            backup = world.backup("b1")
-            assert backup.phase == "Completed", backup.errors
-            state = world.driver()
-            assert len(state["snapshots"]) == 2 and not state["groups"], state
-            assert any("alone" in line for line in backup.warnings()), backup.warnings()
-            _delete_all(world, backup)
-    return body
-
-
-CASES.append(Case("a cluster without groups takes each claim alone", _without_groups()))
-CASES.append(Case("a driver without groups takes each claim alone", _without_groups(groups="v1", driver_groups=False)))
-
-
-@world_case(groups="v1")
-def case_a_failing_member_is_named(world):
+def _without_groups(world):
     _ours(world, "one", "two", group="db")
-    world.driver_fault(method="CreateVolumeGroupSnapshot", not_ready=True, times=1)
-    world.driver_fault(method="ListSnapshots", match="vol-app-two", code="Internal", message="disk 2 is gone")
-    backup = world.backup("b1", snapshot_timeout="8s", timeout_s=8)
-    assert backup.phase == "PartiallyFailed", backup.errors
-    assert any("disk 2 is gone" in error for error in backup.errors), backup.errors
-    _delete_all(world, backup, _after(world))
+    backup = world.backup("b1")
+    assert backup.phase == "Completed", backup.errors
+    state = world.driver()
+    assert len(state["snapshots"]) == 2 and not state["groups"], state
+    assert any("alone" in line for line in backup.warnings()), backup.warnings()
+    _delete_all(world, backup)
 
 
-@world_case(groups="v1")
-def case_a_group_that_the_driver_refuses(world):
-    _ours(world, "one", "two", group="db")
-    world.driver_fault(method="CreateVolumeGroupSnapshot", code="Internal", message="the pool is full")
-    backup = world.backup("b1", snapshot_timeout="8s")
-    assert backup.phase == "PartiallyFailed", backup.errors
-    assert any("the pool is full" in error for error in backup.errors), backup.errors
-    _delete_all(world, backup, _after(world))
+add("a cluster without groups takes each claim alone", _without_groups)
+add("a driver without groups takes each claim alone", _without_groups, groups="v1", driver_groups=False)
+_group_fails = functools.partial(_fails, names=("one", "two"), group="db", snapshot_timeout="8s")
+add("a failing member is named", functools.partial(_group_fails, wanted=["disk 2 is gone"], timeout_s=8, faults=[
+    {"method": "CreateVolumeGroupSnapshot", "not_ready": True, "times": 1},
+    {"method": "ListSnapshots", "match": "vol-app-two", "code": "Internal", "message": "disk 2 is gone"}]), groups="v1")
+add("a group that the driver refuses", functools.partial(_group_fails, wanted=["the pool is full"], faults=[
+    {"method": "CreateVolumeGroupSnapshot", "code": "Internal", "message": "the pool is full"}]), groups="v1")
 
 
 # -- Volumes of others
@@ -354,20 +329,17 @@ def _pod(annotations=None):
             "status": {"phase": "Running"}}
 
 
-def _hands_off(rules=(), spec=None, pod=None, source=None, prepare=None, csi=True):
-    def body(stage):
-        with stage.world(csi=csi) as world:
-            if prepare:
-                prepare(world)
-            else:
-                world.claims("data", source=source)
-            if pod:
-                world.load(pod)
-            world.policy(*rules)
-            backup = world.backup("b1", policy=bool(rules), spec=spec)
-            assert backup.phase == "Completed", backup.errors
-            assert not world.snapshots() and not world.objects("volumesnapshots", "leases")
-    return body
+def _hands_off(world, rules=(), spec=None, pod=None, source=None, prepare=None):
+    if prepare:
+        prepare(world)
+    else:
+        world.claims("data", source=source)
+    if pod:
+        world.load(pod)
+    world.policy(*rules)
+    backup = world.backup("b1", policy=bool(rules), spec=spec)
+    assert backup.phase == "Completed", backup.errors
+    assert not world.snapshots() and not world.objects("volumesnapshots", "leases")
 
 
 def _unbound(world):
@@ -377,18 +349,17 @@ def _unbound(world):
                          "resources": {"requests": {"storage": str(MIB)}}}, "status": {"phase": "Pending"}})
 
 
-CASES += [
-    Case("hands off a volume of no CSI driver", _hands_off([rule("snapshot")], source={"hostPath": {"path": "/nowhere"}})),
-    Case("hands off file backup opt in",
-         _hands_off(pod=_pod({"backup.velero.io/backup-volumes": "data"}))),
-    Case("hands off file backup opt out", _hands_off(pod=_pod(), spec={"defaultVolumesToFsBackup": True})),
-    Case("hands off file backup by policy", _hands_off([plain_rule("fs-backup")], pod=_pod())),
-    Case("hands off an unbound claim", _hands_off([rule("snapshot")], prepare=_unbound)),
-    Case("hands off what the policy skips", _hands_off([plain_rule("skip")])),
-    Case("hands off custom action of another plugin", _hands_off([
-        {"conditions": {}, "action": {"type": "custom", "parameters": {"their-mover": "true"}}}])),
-    Case("hands off without EnableCSI", _hands_off([rule("snapshot")], csi=False)),
-]
+for _name, _how in {
+        "a volume of no CSI driver": {"rules": [rule("snapshot")], "source": {"hostPath": {"path": "/nowhere"}}},
+        "file backup opt in": {"pod": _pod({"backup.velero.io/backup-volumes": "data"})},
+        "file backup opt out": {"pod": _pod(), "spec": {"defaultVolumesToFsBackup": True}},
+        "file backup by policy": {"rules": [plain_rule("fs-backup")], "pod": _pod()},
+        "an unbound claim": {"rules": [rule("snapshot")], "prepare": _unbound},
+        "what the policy skips": {"rules": [plain_rule("skip")]},
+        "custom action of another plugin": {"rules": [
+            {"conditions": {}, "action": {"type": "custom", "parameters": {"their-mover": "true"}}}]}}.items():
+    add(f"hands off {_name}", functools.partial(_hands_off, **_how))
+add("hands off without EnableCSI", functools.partial(_hands_off, rules=[rule("snapshot")]), csi=False)
 
 
 @world_case
@@ -451,26 +422,23 @@ def _made(world):
             for obj in world.objects("engines", "settings", "snapshots", "volumes")}
 
 
-def _longhorn_restore(want, mapping=None, settings=None, **options):
-    def body(stage):
-        with stage.world(csi=False) as world:  # Without EnableCSI.
-            if settings:
-                world.settings(**settings)
-            backup = _archive_of_longhorn(world, **options)
-            assert not _made(world)
-            phase, errors, log = world.restore("r1", backup, mapping=mapping or {})
-            assert phase == "Completed", errors
-            assert _made(world) == want, log
-    return body
+def _longhorn_restore(world, want, mapping=None, settings=None, **options):
+    if settings:
+        world.settings(**settings)
+    backup = _archive_of_longhorn(world, **options)
+    assert not _made(world)
+    phase, errors, log = world.restore("r1", backup, mapping=mapping or {})
+    assert phase == "Completed", errors
+    assert _made(world) == {(kind, LONGHORN) for kind in want}, log
 
 
-CASES += [
-    Case("of longhorn the settings alone are restored", _longhorn_restore({("Setting", LONGHORN)})),
-    Case("of longhorn nothing is restored into a mapped namespace", _longhorn_restore(set(), mapping={LONGHORN: "copy"})),
-    Case("of longhorn nothing of a dropped version is restored", _longhorn_restore(set(), version="v1beta1")),
-    Case("of longhorn the guard is switched off but for the worst",
-         _longhorn_restore({("Setting", LONGHORN), ("Volume", LONGHORN)}, settings={"longhornGuard": "off"})),
-]
+for _name, _how in {
+        "the settings alone are restored": {"want": ["Setting"]},
+        "nothing is restored into a mapped namespace": {"want": [], "mapping": {LONGHORN: "copy"}},
+        "nothing of a dropped version is restored": {"want": [], "version": "v1beta1"},
+        "the guard is switched off but for the worst": {
+            "want": ["Setting", "Volume"], "settings": {"longhornGuard": "off"}}}.items():
+    add(f"of longhorn {_name}", functools.partial(_longhorn_restore, **_how), csi=False)
 
 
 @case
