@@ -50,6 +50,23 @@ def keep(name, data):
     print(f"raw data: {path.relative_to(ROOT)}")
 
 
+def verdict(text, held):
+    print(f"  {'held' if held else 'MISSED'}: {text}", flush=True)
+    return held
+
+
+def requests_since(bed, position, taker, kind):
+    """How many requests each program made that works on backups, by the audit log, and the creations of a kind by one of them.
+
+    A watch is in the log twice, when it begins and when it ends.
+    """
+    events = {event["auditID"]: event for event in bed.audit_events(since=position)}.values()
+    users = ("velero-server", bed.plugin_user, "snapshot-controller", "csi-snapshotter")
+    return ({user: sum(1 for event in events if event["user"].get("username") == user) for user in users},
+            [event for event in events if event["user"].get("username") == taker and event["verb"] == "create"
+             and event.get("objectRef", {}).get("resource") == kind])
+
+
 def bed_without_velero():
     """A bed whose Velero is down, so that only the harness deals with backups. Use it with `with`."""
     bed = bed_module.Bed.up(bed_module.Settings(plugin=True))

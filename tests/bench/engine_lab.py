@@ -4,6 +4,7 @@ A Lab owns a scratch folder, and for each measurement a memory cgroup of either 
 killed lab left behind, the next one removes: a name holds the process id of its owner.
 """
 
+import argparse
 import contextlib
 import ctypes
 import dataclasses
@@ -22,6 +23,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
+import cgroups  # noqa: E402
 import processes  # noqa: E402
 
 MIB = 1 << 20
@@ -30,7 +32,6 @@ SAMPLE_SECONDS = 0.02
 CGROUP_V1 = pathlib.Path("/sys/fs/cgroup/memory")
 CGROUP_V2 = pathlib.Path("/sys/fs/cgroup")
 IN_NAMESPACES = "CSI_DELTA_BENCH_NAMESPACES"  # Set in them.
-IN_CGROUP = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -86,15 +87,6 @@ def make_durable(path):
 def _owner_is_gone(name):
     found = re.match(rf"{PREFIX}(\d+)", name)
     return bool(found) and processes.ProcessId.of(int(found[1])) is None
-
-
-def _vm_hwm_bytes(pid):
-    try:
-        text = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0
-    found = re.search(r"^VmHWM:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
 
 
 class Lab:
@@ -157,30 +149,20 @@ class Lab:
             self.note(f"caches were not dropped: {error.strerror}")
 
     @contextlib.contextmanager
-    def _cgroup(self, limit_bytes):
-        """A memory cgroup with a limit; None where the machine does not allow one."""
-        if not limit_bytes:
-            yield None
-            return
-        version_1 = (CGROUP_V1 / "cgroup.procs").exists()
-        folder = (CGROUP_V1 if version_1 else CGROUP_V2) / f"{PREFIX}{os.getpid()}"
-        limit = "memory.limit_in_bytes" if version_1 else "memory.max"
-        try:
-            folder.mkdir(exist_ok=True)
-            (folder / limit).write_text(str(limit_bytes), encoding="ascii")
-        except OSError as error:
-            self.note(f"memory was not limited: {error.strerror}")
-            yield None
-            return
-        try:
-            yield folder
-        finally:
-            processes.wait_until(lambda: not (folder / "cgroup.procs").read_text(), 10, "an empty cgroup")
-            folder.rmdir()
+    def _limited(self, limit_bytes):
+        """Starts a command line in a memory cgroup with a limit; of no words where the machine does not allow one."""
+        with contextlib.ExitStack() as stack:
+            enter = []
+            if limit_bytes:
+                try:
+                    enter = stack.enter_context(cgroups.memory_limit(f"{PREFIX}{os.getpid()}", limit_bytes))
+                except (OSError, RuntimeError) as error:  # The latter is a machine without such cgroups.
+                    self.note(f"memory was not limited: {error}")
+            yield enter
 
     def _watch(self, process, peak, done):
         while not done.wait(SAMPLE_SECONDS):
-            peak[0] = max(peak[0], _vm_hwm_bytes(process.pid))
+            peak[0] = max(peak[0], cgroups.memory_bytes(process.pid, "VmHWM"))
 
     def _run(self, command, env, output, errors, stdin):
         process = subprocess.Popen(command, env=env, stdin=stdin or subprocess.DEVNULL, stdout=output, stderr=errors,
@@ -208,10 +190,9 @@ class Lab:
         env = self.environment(home, env)
         words = [str(word) for word in command]
         with tempfile.TemporaryFile(dir=self.folder) as output, tempfile.TemporaryFile(dir=self.folder) as errors, \
-                self._cgroup(limit_bytes) as cgroup:
-            wrapped = words if cgroup is None else ["/bin/sh", "-c", IN_CGROUP, str(cgroup), *words]
+                self._limited(limit_bytes) as enter:
             start = time.monotonic()
-            code, processor, peak = self._run(wrapped, env, output, errors, stdin)
+            code, processor, peak = self._run([*enter, *words], env, output, errors, stdin)
             if durable is not None:
                 make_durable(durable)
             seconds = time.monotonic() - start
@@ -221,6 +202,16 @@ class Lab:
         if code not in codes:
             raise BenchError(f"`{' '.join(words)}` ended with {code}: {(complained or said)[-2000:]}")
         return Sample(seconds, processor, peak, disk_bytes(home), said)
+
+
+def options(doc, defaults):
+    """Of the command line: integers, by default or not (int), those that come again ([]), flags (False), and texts (None)."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in defaults.items():
+        how = {"action": "store_true"} if default is False else {"action": "append", "type": int} if default == [] else {
+            "type": int} if default is int else {"type": int, "default": default} if default else {}
+        parser.add_argument(name, **how)
+    return parser.parse_args()
 
 
 def enter_namespaces(*kinds):

@@ -11,7 +11,6 @@ Promise, with 67 million entries: the backup in 256 MiB, the others in 1 GiB; ai
 that is missed.
 """
 
-import argparse
 import json
 import pathlib
 import random
@@ -150,14 +149,9 @@ def run(lab, quick, entries=None, extents=None):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--entries", type=int)
-    parser.add_argument("--extents", type=int)
-    parser.add_argument("--keep", help="work in this folder and leave what was made")
-    arguments = parser.parse_args()
-    with engine_lab.Lab(arguments.keep) as lab:
-        lines, missed, _ = run(lab, arguments.quick, arguments.entries, arguments.extents)
+    options = engine_lab.options(__doc__, {"--quick": False, "--entries": int, "--extents": int, "--keep": None})
+    with engine_lab.Lab(options.keep) as lab:
+        lines, missed, _ = run(lab, options.quick, options.entries, options.extents)
     print(engine_lab.machine())
     print("\n".join([*lines, *(f"MISSED: {line}" for line in missed)]))
     return 1 if missed else 0

@@ -8,12 +8,10 @@ seeded_store.py without a file for each, and beside them a volume that is there.
 the packs' bytes are not read. Exits with 1 when a verb is killed, fails, or restores another volume.
 """
 
-import argparse
 import contextlib
 import json
 import pathlib
 import random
-import socket
 import subprocess
 import sys
 
@@ -40,12 +38,6 @@ def pack_bytes(chunks):
     return chunks * SEALED_CHUNK + chunks * 37 + 32 + 4
 
 
-def _answers(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
-
-
 @contextlib.contextmanager
 def seeded(folder, packs=0, bytes_each=0, flags=()):
     """Serves a folder's objects and so many packs that are computed; gives the URL of the bucket."""
@@ -56,7 +48,7 @@ def seeded(folder, packs=0, bytes_each=0, flags=()):
     with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
                           preexec_fn=gateway.end_with_parent) as process:
         try:
-            engine_lab.processes.wait_until(lambda: _answers(port), 20, "an answer of the store")
+            engine_lab.processes.wait_until(lambda: engine_s3.answers(port), 20, "an answer of the store")
             yield f"s3:http://127.0.0.1:{port}/bucket"
         finally:
             process.kill()
@@ -140,12 +132,7 @@ def run(lab, entries=ENTRIES, chunks=CHUNKS_PER_PACK, limit_mib=256):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--chunks-per-pack", type=int, action="append")
-    parser.add_argument("--entries", type=int, default=ENTRIES)
-    parser.add_argument("--limit-mib", type=int, default=256)
-    parser.add_argument("--keep")
-    options = parser.parse_args()
+    options = engine_lab.options(__doc__, {"--chunks-per-pack": [], "--entries": ENTRIES, "--limit-mib": 256, "--keep": None})
     engine_memory.build()
     with engine_lab.Lab(options.keep) as lab:
         lines, missed, _ = run(lab, options.entries, options.chunks_per_pack or CHUNKS_PER_PACK, options.limit_mib)

@@ -27,7 +27,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def _answers(port):
+def answers(port):
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
@@ -39,7 +39,7 @@ def _running(command, port, log):
         process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                    env={"PATH": os.environ["PATH"], "HOME": str(log.parent)})
         try:
-            engine_lab.processes.wait_until(lambda: _answers(port), START_SECONDS_MAX, f"an answer; see {log}")
+            engine_lab.processes.wait_until(lambda: answers(port), START_SECONDS_MAX, f"an answer; see {log}")
             yield
         finally:
             process.kill()

@@ -35,8 +35,21 @@ class Place:
         return self.folder / "home"
 
 
+class Tool:
+    """What csi-delta and restic have in common."""
+
+    def version(self):
+        return first_line([self.program, "version"])
+
+    def _environment(self):
+        return {"RESTIC_PASSWORD": PASSWORD, **dict(self.environment)}
+
+    def check(self, lab, place):
+        return self._call(lab, place, ["check", "--read-data"])
+
+
 @dataclasses.dataclass(frozen=True)
-class CsiDelta:
+class CsiDelta(Tool):
     """Ours, as shipped, under a memory limit."""
 
     program: pathlib.Path
@@ -51,17 +64,12 @@ class CsiDelta:
     def name(self):
         return " ".join(("csi-delta" if self.level == "auto" else f"csi-delta --compression={self.level}", *self.flags))
 
-    def version(self):
-        return first_line([self.program, "version"])
-
     def _call(self, lab, place, words, durable=None, **options):
-        env = {"RESTIC_PASSWORD": PASSWORD, **dict(self.environment)}
-        return lab.measure([self.program, "-r", place.repo, *words, "--json", *self.flags], env, home=place.home,
-                           durable=durable, limit_bytes=self.limit_bytes, **options)
+        return lab.measure([self.program, "-r", place.repo, *words, "--json", *self.flags], self._environment(),
+                           home=place.home, durable=durable, limit_bytes=self.limit_bytes, **options)
 
     def init(self, lab, place):
-        env = {"RESTIC_PASSWORD": PASSWORD, **dict(self.environment)}
-        lab.measure([self.program, "-r", place.repo, "init", "-q"], env, home=place.home, cold=False)
+        lab.measure([self.program, "-r", place.repo, "init", "-q"], self._environment(), home=place.home, cold=False)
 
     def _since_newest(self, lab, place, extents):
         """The list, which begins with what its extents changed since."""
@@ -84,9 +92,6 @@ class CsiDelta:
     def restore_device(self, lab, place, device):
         return self._call(lab, place, ["restore", "latest", "--target", device], place.folder)
 
-    def check(self, lab, place):
-        return self._call(lab, place, ["check", "--read-data"])
-
 
 def result(sample):
     """The document on the last line of csi-delta's output."""
@@ -94,7 +99,7 @@ def result(sample):
 
 
 @dataclasses.dataclass(frozen=True)
-class Restic:
+class Restic(Tool):
     """Stock restic, of some version, with its defaults or other flags."""
 
     program: pathlib.Path
@@ -107,12 +112,6 @@ class Restic:
     @property
     def name(self):
         return " ".join((f"restic {self.number}", *self.flags))
-
-    def version(self):
-        return first_line([self.program, "version"])
-
-    def _environment(self):
-        return {"RESTIC_PASSWORD": PASSWORD, **dict(self.environment)}
 
     def _call(self, lab, place, words, durable=None, **options):
         return lab.measure([self.program, "-r", place.repo, "-q", *words, *self.flags], self._environment(),
@@ -135,9 +134,6 @@ class Restic:
         script = '"$0" -r "$1" -q dump latest "$2" | ' + TO_DEVICE.format('"$3"')
         return lab.measure(["/bin/sh", "-c", script, self.program, place.repo, path, device], self._environment(),
                            home=place.home, durable=place.folder)
-
-    def check(self, lab, place):
-        return self._call(lab, place, ["check", "--read-data"])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,6 @@ into another folder of the bucket, prune. Each runs in a cgroup of its own and h
 killed or fails.
 """
 
-import argparse
 import json
 import pathlib
 import shutil
@@ -101,12 +100,7 @@ def run(lab, quick, packs=PACK_MIB, limits=LIMIT_MIB):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--pack-mib", type=int, action="append")
-    parser.add_argument("--limit-mib", type=int, action="append")
-    parser.add_argument("--keep")
-    options = parser.parse_args()
+    options = engine_lab.options(__doc__, {"--quick": False, "--pack-mib": [], "--limit-mib": [], "--keep": None})
     engine_memory.build()
     with engine_lab.Lab(options.keep) as lab:
         lines, missed, _ = run(lab, options.quick, options.pack_mib or PACK_MIB, options.limit_mib or LIMIT_MIB)

@@ -127,16 +127,11 @@ def measure(bed, side, name):
         seconds = time.monotonic() - begin
     if ready.at is None:
         raise SystemExit(f"{name}: {MEMBERS} ready VolumeSnapshots were never seen")
-    # A watch is in the log twice, when it begins and when it ends.
-    events = {event["auditID"]: event for event in bed.audit_events(since=position)}.values()
     kind, taker = ("volumegroupsnapshots", bed.plugin_user) if ours else ("volumesnapshots", "velero-server")
-    asked = [e for e in events if e["user"].get("username") == taker and e["verb"] == "create"
-             and e.get("objectRef", {}).get("resource") == kind]
+    requests, asked = drive.requests_since(bed, position, taker, kind)
     if len(asked) != (1 if ours else MEMBERS):
         raise SystemExit(f"{name}: {taker} made {len(asked)} {kind}")
     asked_at = min(seconds_of(e["requestReceivedTimestamp"]) for e in asked)
-    users = ("velero-server", bed.plugin_user, "snapshot-controller", "csi-snapshotter")
-    requests = {user: sum(1 for e in events if e["user"].get("username") == user) for user in users}
     figures = {"ready": ready.at - asked_at, "backup": seconds, "requests": sum(requests.values()) / MEMBERS,
                "requests by client": requests, "frozen": None}
     if ours:

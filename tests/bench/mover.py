@@ -41,6 +41,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "bench"), str(ROOT / "tests" / "e2e")]
 
 import build  # noqa: E402
+import cgroups  # noqa: E402
 import data  # noqa: E402
 import drive  # noqa: E402
 import images  # noqa: E402
@@ -48,7 +49,7 @@ import metadata  # noqa: E402
 import mover  # noqa: E402
 import node as node_module  # noqa: E402
 import objects  # noqa: E402
-from drive import bed_module  # noqa: E402
+from drive import bed_module, verdict  # noqa: E402
 
 MIB, GIB = 1 << 20, 1 << 30
 CHUNK_BYTES = 512 << 10
@@ -192,11 +193,6 @@ def told(label, values, unit="s"):
     print(f"  {label:<34}{statistics.median(values):8.2f} {unit} ({min(values):.2f}-{max(values):.2f})")
 
 
-def verdict(text, held):
-    print(f"  {'held' if held else 'MISSED'}: {text}")
-    return held
-
-
 def compare(name, ours, theirs, ratio_min, quick):
     """Prints and keeps the runs of both sides; whether csi-delta is so much faster than the best of the others."""
     told("csi-delta, data path", [m.seconds() for m in ours])
@@ -287,8 +283,7 @@ def controller_mib(bed):
         with contextlib.suppress(OSError):
             words = status.read_bytes().split(b"\0")
             if b"datamover" in words and bed.name in (status.parent / "cgroup").read_text():
-                text = (status.parent / "status").read_text()
-                return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmHWM")) / 1024
+                return cgroups.memory_bytes(status.parent.name, "VmHWM") / MIB
     raise SystemExit("the controller's process is not found")
 
 

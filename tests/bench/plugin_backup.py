@@ -60,17 +60,11 @@ def measure(bed, app, side, name, volumes):
     start = time.monotonic()
     bed.backup(name, *flags, timeout_seconds=BACKUP_SECONDS_MAX)
     seconds = time.monotonic() - start
-    # A watch is in the log twice, when it begins and when it ends.
-    events = {event["auditID"]: event for event in bed.audit_events(since=position)}.values()
     taker = bed.plugin_user if SIDES[side][0] else "velero-server"
-    taken = sum(1 for event in events
-                if event["user"].get("username") == taker and event["verb"] == "create"
-                and event.get("objectRef", {}).get("resource") == "volumesnapshots")
-    if taken != volumes:
-        raise SystemExit(f"{name}: {taker} took {taken} volume snapshots of {volumes}")
-    users = ("velero-server", bed.plugin_user, "snapshot-controller", "csi-snapshotter")
-    return seconds, {user: sum(1 for event in events if event["user"].get("username") == user)
-                     for user in users}
+    requests, taken = drive.requests_since(bed, position, taker, "volumesnapshots")
+    if len(taken) != volumes:
+        raise SystemExit(f"{name}: {taker} took {len(taken)} volume snapshots of {volumes}")
+    return seconds, requests
 
 
 def run_row(bed, volumes, workers, delay_ms, runs):

@@ -13,13 +13,13 @@ after the first quarter. Exits with 1 when that is missed. Raw figures go to bui
 
 import argparse
 import pathlib
-import re
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import drive  # noqa: E402
+from plugin_start import status_number  # noqa: E402
 
 WORKERS = 8
 STEPS = 8
@@ -29,9 +29,7 @@ GROWTH_MAX = 1.05
 
 def memory_kib(pid):
     """(VmRSS, VmHWM, threads) of a process."""
-    text = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-    return tuple(int(re.search(rf"^{key}:\s+(\d+)", text, re.MULTILINE)[1])
-                 for key in ("VmRSS", "VmHWM", "Threads"))
+    return tuple(status_number(pid, key) for key in ("VmRSS", "VmHWM", "Threads"))
 
 
 def measure(bed, count):

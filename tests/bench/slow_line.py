@@ -14,7 +14,6 @@ Prints a PASS or FAIL line for each row, medians and ratios. Exits with 1 when a
 more memory is more than 5 % above that of the least.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -111,12 +110,7 @@ class Bench:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mbit", type=int, action="append")
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--unscaled", action="store_true")
-    parser.add_argument("--keep")
-    options = parser.parse_args()
+    options = engine_lab.options(__doc__, {"--mbit": [], "--runs": RUNS, "--unscaled": False, "--keep": None})
     engine_lab.enter_namespaces("--net")
     subprocess.run(["ip", "link", "set", "lo", "mtu", "1500"], check=True)
     with engine_lab.Lab(options.keep) as lab:

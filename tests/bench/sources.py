@@ -21,7 +21,6 @@ planner takes 100 ms at most. Exits with 1 when one is missed. --quick: one run 
 import argparse
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import resource
@@ -34,14 +33,16 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "bench"), str(ROOT / "tests" / "e2e")]
 
+import cgroups  # noqa: E402
 import components  # noqa: E402
+import costs  # noqa: E402
 import data  # noqa: E402
 import differential  # noqa: E402
 import drive  # noqa: E402
 import engine as engine_module  # noqa: E402
 import metadata  # noqa: E402
 import pki  # noqa: E402
-from drive import bed_module  # noqa: E402
+from drive import bed_module, verdict  # noqa: E402
 
 TUPLES = 32_000_000
 TUPLE_BYTES = 4096
@@ -110,7 +111,6 @@ class World:
         return self.pinned(CLIENT_PROCESSOR, self.bed.program("metadata", "replay"), "-drain", f"127.0.0.1:{PORT}",
                            "-ca", f"{self.bed.pki}/ca.crt", "-tuples", str(tuples))
 
-
     def driver(self, tuples, socket):
         """A CSI driver of such a list, on a socket."""
         return self._listening(self.bed.program("metadata", "replay"), "-socket", socket, "-driver", self.bed.driver.name,
@@ -146,11 +146,6 @@ def median(samples, field="seconds"):
     return statistics.median(getattr(sample, field) for sample in samples)
 
 
-def verdict(text, held):
-    print(f"  -> {text} {'held' if held else 'MISSED'}", flush=True)
-    return held
-
-
 def listing(world, runs, quick):
     """Rows of one table; whether all promises were held."""
     tuples = TUPLES // 32 if quick else TUPLES
@@ -181,12 +176,6 @@ def listing(world, runs, quick):
     return held
 
 
-def memory_mib(pid):
-    """What a process holds now, and the most that it ever held."""
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return [int(re.search(rf"^{key}:\s+(\d+)", status, re.MULTILINE)[1]) / 1024 for key in ("VmRSS", "VmHWM")]
-
-
 def read_pages(world, tuples, runs):
     """Runs a server over a driver of so many tuples; the runs' samples, its processor seconds in each, and its peak."""
     bed, socket = world.bed, world.folder / f"driver-{tuples}.sock"
@@ -200,15 +189,10 @@ def read_pages(world, tuples, runs):
                                   world.programs["list_blocks"], "differential-snapshot", "bench/one", "",
                                   str((tuples - 1) * STRIDE_BYTES + TUPLE_BYTES))
             for _ in range(runs):
-                before = processor_seconds(server.pid)
+                before = costs.cpu_seconds(server.pid)
                 samples.append(timed(client, f"extents={tuples}"))
-                processor.append(processor_seconds(server.pid) - before)
-            return samples, processor, memory_mib(server.pid)[1]
-
-
-def processor_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                processor.append(costs.cpu_seconds(server.pid) - before)
+            return samples, processor, cgroups.memory_bytes(server.pid, "VmHWM") / drive.MIB
 
 
 def pages(world, runs, quick):

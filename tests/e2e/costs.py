@@ -35,7 +35,7 @@ def _answered(bed):
     return found
 
 
-def _cpu_seconds(pid):
+def cpu_seconds(pid):
     """What a process has used of processors; 0 once it has ended."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -66,7 +66,7 @@ class _PluginUse:
             for process in self._bed.plugin_processes():
                 if process not in self._peaks:
                     self._peaks[process] = cgroups.PeakMemory(process.pid)
-                self._cpu_seconds[process] = max(self._cpu_seconds.get(process, 0.0), _cpu_seconds(process.pid))
+                self._cpu_seconds[process] = max(self._cpu_seconds.get(process, 0.0), cpu_seconds(process.pid))
 
     def bytes(self):
         return max((peak.bytes() for peak in self._peaks.values()), default=0)
