@@ -66,6 +66,9 @@ absl::StatusOr<std::string> SignRsaSha256(const std::string& pem, absl::string_v
 // The CRC of Castagnoli (RFC 3720, appendix B.4) of `bytes`.
 uint32_t Crc32c(absl::string_view bytes);
 
+// The CRC of NVM Express, of Rocksoft's model (NVM Command Set 1.0, 5.2.1.3.4).
+uint64_t Crc64(absl::string_view bytes);
+
 // The bytes of `digest`, borrowed.
 inline absl::string_view AsBytes(const Sha256Digest& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};

@@ -57,6 +57,36 @@ TEST(Crc32cTest, ThePublishedVectors) {
   EXPECT_EQ(Crc32c(ascending), 0x46DD794Eu);
 }
 
+// NVM Command Set 1.0, 5.2.1.3.5, and the check value of the catalogue.
+TEST(Crc64Test, ThePublishedVectors) {
+  EXPECT_EQ(Crc64(""), 0u);
+  EXPECT_EQ(Crc64("123456789"), 0xAE8B14860A799888u);
+  EXPECT_EQ(Crc64(std::string(4096, '\0')), 0x6482D367EB22B64Eu);
+  EXPECT_EQ(Crc64(std::string(4096, '\xff')), 0xC0DDBA7302ECA3ACu);
+}
+
+TEST(Crc64Test, AgreesBitByBitAtEveryLengthAndAlignment) {
+  const auto bit_by_bit = [](auto polynomial, absl::string_view bytes) {
+    auto crc = static_cast<decltype(polynomial)>(-1);
+    for (const char byte : bytes) {
+      crc ^= static_cast<uint8_t>(byte);
+      for (int bit = 0; bit < 8; ++bit) {
+        crc = (crc >> 1) ^ (crc % 2 == 1 ? polynomial : 0);
+      }
+    }
+    return ~crc;
+  };
+  const std::string text = Bytes(100, 3);
+  for (std::size_t at = 0; at <= 16; ++at) {
+    for (std::size_t length = 0; at + length <= text.size(); ++length) {
+      const absl::string_view bytes = absl::string_view(text).substr(at, length);
+      ASSERT_EQ(Crc64(bytes), bit_by_bit(uint64_t{0x9A6C9329AC4BC9B5}, bytes))
+          << at << " " << length;
+      ASSERT_EQ(Crc32c(bytes), bit_by_bit(uint32_t{0x82F63B78}, bytes)) << at << " " << length;
+    }
+  }
+}
+
 TEST(Sha256Test, TheHasherAgreesWithTheLibrary) {
   for (const std::size_t length : Lengths()) {
     const std::string bytes = Bytes(length, 1);
