@@ -59,8 +59,7 @@ class FakeAzureServer : public FakeBucketServer {
   std::optional<Refusal> Verify(const ServedRequest& request, const Target& target);
   std::optional<Refusal> CheckLetIn(const ServedRequest& request, const Target& target) const;
   std::string ExpectedSignature(const ServedRequest& request, const Target& target) const;
-  std::optional<Refusal> Put(const ServedRequest& request, const std::string& body,
-                             const Target& target);
+  std::optional<Refusal> Put(const ServedRequest& request, std::string body, const Target& target);
   void Get(const ServedRequest& request, const std::string& key, ServedConnection& connection);
   std::optional<Refusal> Delete(const std::string& key);
   void Batch(const ServedRequest& request, ServedConnection& connection);

@@ -28,6 +28,7 @@ std::map<std::string, std::string> ReadPairs(absl::string_view text) {
 }
 
 void FakeBucketServer::Start(const TestServerOptions& options) {
+  is_bench_ = options.is_bench;
   server_ = std::make_unique<HttpTestServer>(
       [this](const ServedRequest& request, ServedConnection& connection) {
         Take(request, connection);
@@ -153,7 +154,9 @@ std::vector<std::string> FakeBucketServer::refusals() const {
 
 void FakeBucketServer::Take(const ServedRequest& request, ServedConnection& connection) {
   std::scoped_lock lock(mutex_);
-  requests_.push_back(request);
+  if (!is_bench_) {
+    requests_.push_back(request);
+  }
   if (interference_ && interference_(request, connection)) {
     return;
   }
@@ -183,7 +186,8 @@ bool FakeBucketServer::Remove(const std::string& key) {
 
 bool FakeBucketServer::SendObject(const ServedRequest& request, const std::string& bytes,
                                   Headers headers, ServedConnection& connection) {
-  const std::string header = ValueOf(request.headers, "range");
+  const std::string of_azure = ValueOf(request.headers, "x-ms-range");
+  const std::string header = of_azure.empty() ? ValueOf(request.headers, "range") : of_azure;
   absl::string_view range = header;
   if (!absl::ConsumePrefix(&range, "bytes=")) {
     connection.Send(200, bytes, headers);
@@ -191,9 +195,9 @@ bool FakeBucketServer::SendObject(const ServedRequest& request, const std::strin
   }
   const std::pair<std::string, std::string> ends = absl::StrSplit(range, '-');
   std::size_t first = 0;
-  std::size_t last = 0;
-  if (!absl::SimpleAtoi(ends.first, &first) || !absl::SimpleAtoi(ends.second, &last) ||
-      first >= bytes.size()) {
+  std::size_t last = bytes.size();  // of "bytes=N-"
+  if (!absl::SimpleAtoi(ends.first, &first) ||
+      !(ends.second.empty() || absl::SimpleAtoi(ends.second, &last)) || first >= bytes.size()) {
     return false;
   }
   last = std::min(last, bytes.size() - 1);

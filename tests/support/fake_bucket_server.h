@@ -96,10 +96,12 @@ class FakeBucketServer {
   bool Remove(const std::string& key);  // false: it is not there
   bool keeps_versions() const { return keeps_versions_; }
   void DropLeftovers(const std::string& kind, const std::string& key);
-  // All bytes, or the range that is asked for. False when that begins past their end.
+  // All bytes, or the range that is asked for, whose end may be open. False when that begins past
+  // their end.
   static bool SendObject(const ServedRequest& request, const std::string& bytes, Headers headers,
                          ServedConnection& connection);
   std::string HttpNow() const;
+  bool is_bench() const { return is_bench_; }
   static absl::Duration Days(const Json& value, JsonPath path);
 
   const Clock& clock_;
@@ -127,6 +129,7 @@ class FakeBucketServer {
   bool spoils_object_ = false;  // by the request that is being served
   int64_t generation_ = 1000;
   bool keeps_versions_ = false;
+  bool is_bench_ = false;
   std::vector<Leftover> leftovers_;
   std::unique_ptr<HttpTestServer> server_;
 };

@@ -9,13 +9,21 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/check.h"
+#include "base/crypto.h"
 #include "net/url.h"
 
 namespace csidelta::support {
 namespace {
 
 // Base64 of the four bytes, the highest first.
+std::string ChecksumText(uint32_t crc) {
+  const char parts[] = {static_cast<char>(crc >> 24), static_cast<char>(crc >> 16),
+                        static_cast<char>(crc >> 8), static_cast<char>(crc)};
+  return absl::Base64Escape(absl::string_view(parts, sizeof(parts)));
+}
+
 std::string ChecksumOf(const std::string& bytes) {
   static const std::array<uint32_t, 256> table = [] {
     std::array<uint32_t, 256> made = {};
@@ -31,10 +39,7 @@ std::string ChecksumOf(const std::string& bytes) {
   for (const char c : bytes) {
     crc = (crc >> 8) ^ table[(crc ^ static_cast<uint8_t>(c)) % table.size()];
   }
-  crc = ~crc;
-  const char parts[] = {static_cast<char>(crc >> 24), static_cast<char>(crc >> 16),
-                        static_cast<char>(crc >> 8), static_cast<char>(crc)};
-  return absl::Base64Escape(absl::string_view(parts, sizeof(parts)));
+  return ChecksumText(~crc);
 }
 
 // Computed once.
@@ -61,23 +66,22 @@ std::string TakeApart(const ServedRequest& request, Json& metadata, std::string&
   if (!absl::ConsumePrefix(&type, "multipart/related; boundary=") || type.size() > 70) {
     return "content type";
   }
-  const std::string mark = absl::StrCat("--", type);
-  absl::string_view rest = request.body;
-  if (!absl::ConsumePrefix(&rest, mark + "\r\n") ||
-      !absl::ConsumePrefix(&rest, "Content-Type: application/json; charset=UTF-8\r\n\r\n")) {
-    return "head";
-  }
-  const std::size_t end = rest.find("\r\n" + mark + "\r\n");
-  if (end == rest.npos) {
+  const std::vector<absl::string_view> parts =
+      absl::StrSplit(request.body, absl::StrCat("--", type));
+  if (parts.size() != 4 || !parts.front().empty() || parts.back() != "--\r\n") {
     return "boundary";
   }
-  metadata = Json::parse(std::string(rest.substr(0, end)), nullptr, false);
-  rest.remove_prefix(end + mark.size() + 4);
-  if (!absl::ConsumePrefix(&rest, "Content-Type: application/octet-stream\r\n\r\n") ||
-      !absl::ConsumeSuffix(&rest, "\r\n" + mark + "--\r\n") || absl::StrContains(rest, mark)) {
-    return "second part";
+  std::string text;
+  for (const auto& [part, content] : {std::pair(parts[1], &text), std::pair(parts[2], &bytes)}) {
+    const std::pair<absl::string_view, absl::string_view> one =
+        absl::StrSplit(part, absl::MaxSplits("\r\n\r\n", 1));
+    *content = std::string(absl::StripSuffix(one.second, "\r\n"));
+    if (!absl::StartsWith(one.first, "\r\nContent-Type: ") ||
+        content->size() + 2 != one.second.size()) {
+      return "part";
+    }
   }
-  bytes = std::string(rest);
+  metadata = Json::parse(text, nullptr, false);
   return metadata.is_object() && metadata.value("name", "") != "" ? "" : "metadata";
 }
 
@@ -94,16 +98,24 @@ void FakeGoogleServer::Retain(const std::string& reason) {
 }
 
 void FakeGoogleServer::Serve(const ServedRequest& request, ServedConnection& connection) {
-  const std::pair<std::string, std::string> target =
+  std::pair<std::string, std::string> target =
       absl::StrSplit(request.target, absl::MaxSplits('?', 1));
   std::map<std::string, std::string> query = ReadPairs(target.second);
   std::string token = ValueOf(request.headers, "authorization");
   token = absl::StartsWith(token, "Bearer ") ? token.substr(7) : token;
   const std::string root = absl::StrCat("/storage/v1/b/", options_.bucket, "/o");
+  const std::string root_of_xml = absl::StrCat("/", options_.bucket, "/");
+  if (request.method == "GET" && absl::StartsWith(target.first, root_of_xml)) {  // a download
+    const std::string name = net::PercentDecode(target.first.substr(root_of_xml.size()));
+    target.first = absl::StrCat(root, "/", net::PercentEncode(name));
+    query = {{"alt", "media"}};
+  }
   absl::string_view key = target.first;
   const bool is_download = request.method == "GET" && query["alt"] == "media";
   if (!options_.accepts(token)) {
     Fail(401, "authError", "Invalid Credentials", connection);
+  } else if (!is_gone_ && request.method == "GET" && target.first + "/o" == root) {
+    connection.Send(200, Json({{"kind", "storage#bucket"}, {"name", options_.bucket}}).dump());
   } else if (is_gone_ ||
              !(absl::ConsumePrefix(&key, "/upload" + root) || absl::ConsumePrefix(&key, root))) {
     if (is_download) {
@@ -155,12 +167,13 @@ void FakeGoogleServer::Upload(const ServedRequest& request,
     Fail(400, "badRequest", "Malformed multipart body: " + wrong, connection);
     return;
   }
-  const std::string sum = ChecksumOf(bytes);
-  if (metadata.value("crc32c", "") != sum) {
+  const std::string told = metadata.value("crc32c", "");
+  const std::string sum = is_bench() ? ChecksumText(Crc32c(bytes)) : ChecksumOf(bytes);
+  if (told != sum && !is_bench()) {
     refusals_.push_back("checksum");
     Fail(400, "invalid",
-         absl::StrCat("Provided CRC32C \"", metadata.value("crc32c", ""),
-                      "\" doesn't match calculated CRC32C \"", sum, "\"."),
+         absl::StrCat("Provided CRC32C \"", told, "\" doesn't match calculated CRC32C \"", sum,
+                      "\"."),
          connection);
     return;
   }

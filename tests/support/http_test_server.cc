@@ -92,7 +92,11 @@ std::string PeerCommonName(SSL* tls) {
 ServedConnection::ServedConnection(int fd, ssl_st* tls, std::stop_token stop)
     : fd_(fd), tls_(tls), stop_(std::move(stop)) {}
 
-bool ServedConnection::Raw(const std::string& bytes) {
+bool ServedConnection::Raw(std::string bytes) {
+  if (held_.has_value()) {
+    *held_ = held_->empty() ? std::move(bytes) : absl::StrCat(*held_, bytes);
+    return !is_cut_;
+  }
   std::size_t sent = 0;
   while (!is_cut_ && sent < bytes.size()) {
     const std::size_t left = std::min(bytes.size() - sent, std::size_t{1} << 20);
@@ -116,7 +120,7 @@ void ServedConnection::Send(int status, const std::string& body, const Headers& 
     answer[middle] = static_cast<char>(answer[middle] ^ 1);
   }
   const bool is_short = spoiling_ == Spoiling::kShort && !body.empty();
-  Raw(is_short ? answer.substr(0, middle) : answer);
+  Raw(is_short ? answer.substr(0, middle) : std::move(answer));
   is_cut_ = is_cut_ || is_short;
 }
 
@@ -173,31 +177,47 @@ void ServedConnection::Tunnel(uint16_t port) {
 }
 
 bool ServedConnection::ReadMore() {
-  while (!stop_.stop_requested() && !is_cut_) {
-    pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
-    const bool is_ready = (tls_ != nullptr && SSL_pending(tls_) > 0) || poll(&entry, 1, -1) > 0;
-    if (!is_ready) {
-      continue;
-    }
-    std::array<char, 16384> bytes;
-    const ssize_t count = tls_ != nullptr
-                              ? SSL_read(tls_, bytes.data(), static_cast<int>(bytes.size()))
-                              : recv(fd_, bytes.data(), bytes.size(), 0);
-    if (count <= 0) {
+  std::array<char, 65536> bytes;
+  ssize_t count = 0;
+  if (!stop_.stop_requested() && !is_cut_) {
+    count = tls_ != nullptr ? SSL_read(tls_, bytes.data(), static_cast<int>(bytes.size()))
+                            : TEMP_FAILURE_RETRY(recv(fd_, bytes.data(), bytes.size(), 0));
+  }
+  input_.append(bytes.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+  return count > 0;
+}
+
+bool ServedConnection::ReadUntil(const std::function<bool()>& is_enough) {
+  while (!is_enough()) {
+    if (!ReadMore()) {
       return false;
     }
-    input_.append(bytes.data(), static_cast<std::size_t>(count));
-    return true;
   }
-  return false;
+  return true;
+}
+
+// A body in chunks (RFC 9112 §7.1), without trailers.
+bool ServedConnection::ReadChunks(std::string& body) {
+  for (uint64_t chunk_bytes = 1; chunk_bytes > 0;) {
+    std::size_t line_end = 0;
+    if (!ReadUntil([&] { return (line_end = input_.find("\r\n")) != std::string::npos; })) {
+      return false;
+    }
+    CSIDELTA_CHECK(absl::SimpleHexAtoi(input_.substr(0, line_end), &chunk_bytes));
+    input_.erase(0, line_end + 2);
+    if (!ReadUntil([&] { return input_.size() >= chunk_bytes + 2; })) {
+      return false;
+    }
+    body.append(input_, 0, chunk_bytes);
+    input_.erase(0, chunk_bytes + 2);
+  }
+  return true;
 }
 
 bool ServedConnection::ReadRequest(ServedRequest& request, bool leave_body) {
   std::size_t head_end = 0;
-  while ((head_end = input_.find("\r\n\r\n")) == std::string::npos) {
-    if (!ReadMore()) {
-      return false;
-    }
+  if (!ReadUntil([&] { return (head_end = input_.find("\r\n\r\n")) != std::string::npos; })) {
+    return false;
   }
   const std::vector<std::string> lines = absl::StrSplit(input_.substr(0, head_end), "\r\n");
   input_.erase(0, head_end + 4);
@@ -212,17 +232,20 @@ bool ServedConnection::ReadRequest(ServedRequest& request, bool leave_body) {
   if (leave_body) {
     return true;
   }
+  const auto coding = request.headers.find("transfer-encoding");
+  if (coding != request.headers.end() && coding->second == "chunked") {
+    return ReadChunks(request.body);
+  }
   std::size_t body_bytes = 0;
   if (const auto length = request.headers.find("content-length"); length != request.headers.end()) {
     CSIDELTA_CHECK(absl::SimpleAtoi(length->second, &body_bytes));
   }
-  while (input_.size() < body_bytes) {
-    if (!ReadMore()) {
-      return false;
-    }
+  if (!ReadUntil([&] { return input_.size() >= body_bytes; })) {
+    return false;
   }
-  request.body = input_.substr(0, body_bytes);
-  input_.erase(0, body_bytes);
+  std::string rest = input_.substr(body_bytes);
+  input_.resize(body_bytes);
+  request.body = std::exchange(input_, std::move(rest));
   return true;
 }
 
@@ -235,7 +258,8 @@ HttpTestServer::HttpTestServer(Handler handler, TestServerOptions options)
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(options_.port);
+  CSIDELTA_CHECK(inet_pton(AF_INET, options_.address.c_str(), &address.sin_addr) == 1);
   socklen_t address_bytes = sizeof(address);
   auto* plain = reinterpret_cast<sockaddr*>(&address);
   CSIDELTA_CHECK(bind(listener_, plain, address_bytes) == 0);
@@ -303,7 +327,11 @@ void HttpTestServer::Serve(int fd, int number, const std::stop_token& stop) {
     if (is_open) {
       ++request_count_;
       Clock::Real().SleepFor(options_.delay, stop);
+      if (options_.is_bench) {
+        connection.held_.emplace();
+      }
       handler_(request, connection);
+      connection.Raw(std::exchange(connection.held_, std::nullopt).value_or(""));
     }
   }
   SSL_free(tls);

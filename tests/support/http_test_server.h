@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -50,7 +51,7 @@ class ServedConnection {
   bool Chunk(const std::string& bytes);  // false: the other side is gone
   void EndStream();
   // Bytes as they are; for answers that are none.
-  bool Raw(const std::string& bytes);
+  bool Raw(std::string bytes);
   // Closes without saying good-bye.
   void Cut();
   // From now on passes bytes between this connection and a port of this machine.
@@ -69,14 +70,17 @@ class ServedConnection {
   ServedConnection(int fd, ssl_st* tls, std::stop_token stop);
 
   bool ReadMore();
+  bool ReadUntil(const std::function<bool()>& is_enough);
   bool ReadRequest(ServedRequest& request, bool leave_body);
+  bool ReadChunks(std::string& body);
 
   int fd_;
   ssl_st* tls_;
   std::stop_token stop_;
   std::string input_;
   Spoiling spoiling_ = Spoiling::kNone;
-  std::atomic<bool> is_cut_ = false;  // also read by who waits for PeerIsGone()
+  std::optional<std::string> held_ = {};  // what is sent once the handler has returned
+  std::atomic<bool> is_cut_ = false;      // also read by who waits for PeerIsGone()
 };
 
 struct TestServerOptions {
@@ -85,10 +89,15 @@ struct TestServerOptions {
   bool ask_for_client_certificate = false;
   bool leave_body = false;    // the handler answers without the body being read, and cuts
   absl::Duration delay = {};  // before each answer, as of a server that is far away
+  std::string address = "127.0.0.1";
+  uint16_t port = 0;  // 0: the system chooses
+  // For benchmarks, whose figures are those of clients: answers are sent when the handler has
+  // returned. Fakes of buckets keep no requests, verify no checksums, and serve stock restic.
+  bool is_bench = false;
 };
 
-// An HTTP/1.1 server on a port of 127.0.0.1 that the system chose. Each connection has a thread, in
-// which `handler` runs for every request; it must end when the connection's stop is requested.
+// An HTTP/1.1 server on a port of loopback. Each connection has a thread, in which `handler` runs
+// for every request; it must end when the connection's stop is requested.
 class HttpTestServer {
  public:
   using Handler = std::function<void(const ServedRequest& request, ServedConnection& connection)>;
