@@ -1,9 +1,12 @@
 // A bucket of each kind in memory, which waits before it answers: `bucket_bench MILLISECONDS`.
 //
-// Prints {"s3": ADDRESS, "azure": ADDRESS, "google": ADDRESS}, then for each line of the input how
-// many requests each has had, and ends with the input. What the servers accept is what those of
-// tests/support accept; they keep everything that they are sent.
+// Each speaks TLS on port 443 of an address of loopback, for the host that clients of the real one
+// ask for; who starts it resolves that name, in a network namespace of its own. Prints {"s3":
+// AUTHORITY, "azure": AUTHORITY, "google": AUTHORITY}, certificates as PEM, then for each line of
+// the input how many requests each has had, and ends with the input. The servers are those of
+// tests/support, and keep everything that they are sent.
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -16,31 +19,38 @@
 namespace {
 
 constexpr std::size_t kPageObjects = 1000;
+constexpr uint16_t kPort = 443;
 
 void Print(const auto& s3, const auto& azure, const auto& google) {
-  std::cout << "{\"s3\": " << s3 << ", \"azure\": " << azure << ", \"google\": " << google << "}"
-            << std::endl;
+  std::cout << nlohmann::json{{"s3", s3}, {"azure", azure}, {"google", google}} << std::endl;
 }
-
-std::string Quoted(const std::string& text) { return absl::StrCat("\"", text, "\""); }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  using csidelta::support::TestServerOptions;
   int64_t delay_ms = -1;
   if (argc != 2 || !absl::SimpleAtoi(argv[1], &delay_ms) || delay_ms < 0) {
     std::cerr << "usage: bucket_bench MILLISECONDS\n";
     return 2;
   }
-  const TestServerOptions http{.delay = absl::Milliseconds(delay_ms)};
-  const csidelta::support::FakeS3Server s3({.page_objects_max = kPageObjects, .http = http});
-  const csidelta::support::FakeAzureServer azure({.page_objects_max = kPageObjects, .http = http});
-  const csidelta::support::FakeGoogleServer google(
-      {.page_objects_max = kPageObjects,
-       .accepts = [](const std::string&) { return true; },
-       .http = http});
-  Print(Quoted(s3.url()), Quoted(azure.uri()), Quoted(google.url()));
+  const auto http = [delay_ms](const char* address, const char* host) {
+    return csidelta::support::TestServerOptions{.tls = true,
+                                                .names = absl::StrCat("DNS:", host),
+                                                .delay = absl::Milliseconds(delay_ms),
+                                                .address = address,
+                                                .port = kPort,
+                                                .is_bench = true};
+  };
+  csidelta::support::FakeS3Server s3(
+      {.page_objects_max = kPageObjects, .http = http("127.0.0.1", "s3.test")});
+  csidelta::support::FakeAzureServer azure(
+      {.account_in_path = false,
+       .page_objects_max = kPageObjects,
+       .http = http("127.0.0.2", "teststore.blob.core.windows.net")});
+  csidelta::support::FakeGoogleServer google({.page_objects_max = kPageObjects,
+                                              .accepts = [](const std::string&) { return true; },
+                                              .http = http("127.0.0.3", "storage.googleapis.com")});
+  Print(s3.authority().ca_pem(), azure.authority().ca_pem(), google.authority().ca_pem());
   std::string line;
   while (std::getline(std::cin, line)) {
     Print(s3.request_count(), azure.request_count(), google.request_count());
