@@ -20,6 +20,7 @@ namespace {
 
 constexpr char kAzureVersion[] = "2021-12-02";  // the first that knows the tier Cold
 constexpr char kAzureTime[] = "%a, %d %b %Y %H:%M:%S GMT";
+constexpr char kCrcHeader[] = "x-ms-content-crc64";  // of all versions since 2019-02-02
 constexpr absl::string_view kAzureTiers[] = {"Hot", "Cool", "Cold"};
 // Of the service: 50,000 blocks of at most 4000 MiB. The lower limit is that of Velero's plugin.
 constexpr int64_t kBlockBytesMin = int64_t{1} << 20;
@@ -51,6 +52,7 @@ constexpr AzureMeaning kAzureMeanings[] = {
      "the container is being deleted; once it is gone, make it again"},
     {"ContainerNotFound", absl::StatusCode::kFailedPrecondition,
      "make the container, or correct its name"},
+    {"Crc64Mismatch", absl::StatusCode::kDataLoss},
     {"InvalidBlockList", absl::StatusCode::kUnavailable},  // Blocks of this attempt were dropped.
     {"KeyBasedAuthenticationNotPermitted", absl::StatusCode::kPermissionDenied,
      "the storage account refuses keys and SAS; sign in with Entra ID"},
@@ -60,6 +62,12 @@ constexpr AzureMeaning kAzureMeanings[] = {
     {"ServerBusy", absl::StatusCode::kResourceExhausted},
     {"SnapshotsPresent", absl::StatusCode::kPermissionDenied,
      "snapshots of the blob keep it; delete them", true}};
+
+// Its lowest byte first, as all machines that this runs on have it.
+std::string Crc64Bytes(absl::string_view bytes) {
+  const uint64_t crc = Crc64(bytes);
+  return {reinterpret_cast<const char*>(&crc), sizeof(crc)};
+}
 
 struct AzureError {
   std::string code;
@@ -83,6 +91,12 @@ AzureError ReadAzureError(const net::HttpResponse& response) {
   }
   error.message = error.message.substr(0, error.message.find('\n'));
   return error;
+}
+
+// Also of a body that is right: the server computes another one.
+bool IsRefusalOfCrc(const net::HttpResponse& response) {
+  return !IsSuccess(response) && (absl::StrContains(response.body, kCrcHeader) ||
+                                  ReadAzureError(response).code == "Crc64Mismatch");
 }
 
 }  // namespace
@@ -424,13 +438,26 @@ absl::Status AzureObjectStore::PutBlocks(const CallContext& ctx, BucketCall& cal
   return PutBody(ctx, call);
 }
 
-// One PUT with the MD5 of its body.
+// One PUT with a checksum of its body. A server has verified the CRC-64 if its answer repeats it.
 absl::Status AzureObjectStore::PutBody(const CallContext& ctx, BucketCall call) {
-  const std::string md5 = absl::Base64Escape(Md5(call.body));
-  if (!md5.empty()) {
-    call.headers.emplace_back("content-md5", md5);
+  const bool with_crc = !crc_is_unknown_;
+  const std::string checksum =
+      absl::Base64Escape(with_crc ? Crc64Bytes(call.body) : Md5(call.body));
+  const char* const header = with_crc ? kCrcHeader : "content-md5";
+  if (!checksum.empty()) {
+    call.headers.emplace_back(header, checksum);
   }
   ASSIGN_OR_RETURN(const net::HttpResponse response, Send(ctx, call));
+  const std::string stored = net::Header(response, header);
+  const bool is_stored = response.status == 201;
+  if (with_crc && (is_stored ? stored.empty() : IsRefusalOfCrc(response))) {
+    crc_is_unknown_ = true;
+    CountFurther(call);
+    std::erase_if(call.headers, [&](const auto& one) {  // What is stored now is this object.
+      return one.first == kCrcHeader || (is_stored && one.first == "if-none-match");
+    });
+    return PutBody(ctx, std::move(call));
+  }
   if (!IsSuccess(response)) {
     const bool is_conditional =
         absl::c_any_of(call.headers, [](const auto& one) { return one.first == "if-none-match"; });
@@ -441,12 +468,11 @@ absl::Status AzureObjectStore::PutBody(const CallContext& ctx, BucketCall call) 
                ? ObjectExists(call.key)
                : Failure(response, call);
   }
-  const std::string stored = net::Header(response, "content-md5");
-  if (response.status != 201) {
+  if (!is_stored) {
     return absl::UnavailableError(absl::StrCat(call.what, ": the server answered ", response.status,
                                                ", not that it stored something"));
   }
-  return stored.empty() || stored == md5
+  return stored.empty() || stored == checksum
              ? absl::OkStatus()
              : absl::DataLossError(absl::StrCat(call.what, ": the server stored other bytes"));
 }

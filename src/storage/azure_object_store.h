@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -28,8 +29,8 @@ absl::Status CheckAzureOptions(AzureOptions& options);
 // of Microsoft's is packaged for the platform. One Put Blob for an object of at most a block, else
 // Put Block for each and one Put Block List, which makes the object visible. Names of blocks are
 // this attempt's own, so that two writers never mix theirs; uncommitted blocks show in no listing,
-// and the service drops them after a week. The server verifies the MD5 of every body; a mismatch is
-// DATA_LOSS.
+// and the service drops them after a week. The server verifies the CRC-64 of every body, and a
+// server that refuses or overlooks that header its MD5; a mismatch is DATA_LOSS.
 //
 // Snapshots, soft-deleted blobs and earlier versions are not shown. A blob that an immutability
 // policy, a lease or snapshots keep is not deleted: IsRetained(). For credentials, clock and hosts
@@ -67,6 +68,7 @@ class AzureObjectStore : public BucketObjectStore {
   AzureCredentials& credentials_;
   Random& random_;
   StoreMeter& meter_;
+  std::atomic<bool> crc_is_unknown_ = false;  // by the answer of this server
 };
 
 // What the Shared Key scheme signs of a request whose headers are complete. Pure.

@@ -60,6 +60,8 @@ MANNERS = [
      f"416 InvalidRange: {MICROSOFT}/specifying-the-range-header-for-blob-service-operations"),
     ("azure", "a wrong MD5", "blob?SAS", [*PUT, "other", "--header", "Content-MD5: AAAAAAAAAAAAAAAAAAAAAA=="],
      "<Code>InvalidOperation<", f"400 Md5Mismatch: {MICROSOFT}/common-rest-api-error-codes"),
+    ("azure", "a CRC64", "blob?SAS", [*PUT, "other", "--header", "x-ms-content-crc64: AAAAAAAAAAA="], "FeatureNotSupported",
+     f"400 Crc64Mismatch: {MICROSOFT}/put-blob"),
     ("azure", "a wrong key", "blob", [word for header in SIGNED_BY_ANOTHER for word in ("--header", header)],
      "<Code>AuthorizationFailure<", f"403 AuthenticationFailed: {MICROSOFT}/common-rest-api-error-codes"),
     ("google", "fields that were not asked for", f"{OBJECTS}/blob?fields=size", [], '"bucket":',

@@ -220,12 +220,43 @@ TEST_F(AzureObjectStoreTest, AConditionIsHeededWithAndWithoutBlocks) {
 
 TEST_F(AzureObjectStoreTest, AnAnswerOfOtherBytesIsDataLoss) {
   Start();
-  Answer("PUT", "", 1, 201, "", {{"Content-MD5", "AAAAAAAAAAAAAAAAAAAAAA=="}});
+  Answer("PUT", "", 1, 201, "", {{"x-ms-content-crc64", "AAAAAAAAAAA="}});
+  EXPECT_THAT(store_->Put(ctx_, "key", "bytes", {}), StatusIs(absl::StatusCode::kDataLoss));
+  AnswerWith("PUT", 400, ErrorXml("Crc64Mismatch"));
   EXPECT_THAT(store_->Put(ctx_, "key", "bytes", {}), StatusIs(absl::StatusCode::kDataLoss));
   AnswerWith("PUT", 400, ErrorXml("Md5Mismatch"));
   EXPECT_THAT(store_->Put(ctx_, "key", "bytes", {}), StatusIs(absl::StatusCode::kDataLoss));
+  Answer("PUT", "", 1, 201, "", {{"Content-MD5", "AAAAAAAAAAAAAAAAAAAAAA=="}});
+  EXPECT_THAT(store_->Put(ctx_, "key", "bytes", {}), StatusIs(absl::StatusCode::kDataLoss));
   AnswerWith("PUT", 200, "");
   EXPECT_THAT(store_->Put(ctx_, "key", "bytes", {}), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+// The CRC-64 is what the service answered to these bytes (recordings of the tests of its SDKs).
+TEST_F(AzureObjectStoreTest, AServerThatDoesNotVerifyACrc64GetsAnMd5ForTheRestOfTheRun) {
+  const std::pair<int, std::string> answers[] = {
+      {500,
+       "<Error><Code>FeatureNotSupported</Code><Message>x-ms-content-crc64 header or parameter"
+       " is not supported in Azurite strict mode.</Message></Error>"},
+      {400, ErrorXml("Crc64Mismatch")},
+      {201, ""}};  // Azurite with --loose
+  for (const auto& [status, body] : answers) {
+    Start();
+    Answer("PUT", "", 1, status, body);
+    const int64_t before = meter_.Snapshot().put_requests;
+    ASSERT_THAT(store_->Put(ctx_, "key", "Hello World", {.if_absent = true}), IsOk());
+    ASSERT_THAT(store_->Put(ctx_, "other", std::string(1500, 'x'), {.if_absent = true}), IsOk());
+    std::string sums;
+    for (const ServedRequest& request : server_->requests()) {
+      sums += request.headers.contains("x-ms-content-crc64") ? "C" : "";
+      sums += request.headers.contains("content-md5") ? "M" : "";
+    }
+    EXPECT_EQ(sums, "CMMMM");  // The first one twice, two blocks, their list.
+    EXPECT_EQ(server_->requests()[0].headers.at("x-ms-content-crc64"), "YeJLfssylmU=");
+    EXPECT_EQ(server_->requests()[1].headers.contains("if-none-match"), status != 201);
+    // The decorator around the store counts each call as one.
+    EXPECT_EQ(meter_.Snapshot().put_requests - before + 2, 5);
+  }
 }
 
 TEST_F(AzureObjectStoreTest, SaysWhatARefusalMeans) {

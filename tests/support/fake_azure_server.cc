@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -16,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/check.h"
+#include "base/crypto.h"
 #include "net/url.h"
 
 namespace csidelta::support {
@@ -23,12 +25,7 @@ namespace {
 
 constexpr absl::Duration kAzureSkewMax = absl::Minutes(15);
 
-std::string Base64Md5(const std::string& bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int size_bytes = 0;
-  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size_bytes, EVP_md5(), nullptr);
-  return absl::Base64Escape({reinterpret_cast<const char*>(digest.data()), size_bytes});
-}
+constexpr char kCrcHeader[] = "x-ms-content-crc64";
 
 // A name that XML can have, else percent-encoded with a mark.
 std::string NameElement(const std::string& name) {
@@ -156,6 +153,25 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::CheckLetIn(const Served
   return std::nullopt;
 }
 
+// The header for a checksum that the request has, and its value for `bytes`.
+std::pair<std::string, std::string> FakeAzureServer::ChecksumFor(const ServedRequest& request,
+                                                                 const std::string& bytes) const {
+  const std::string header = request.headers.contains(kCrcHeader) ? kCrcHeader : "content-md5";
+  if (is_bench()) {
+    return {header, ValueOf(request.headers, header)};
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int size_bytes = 0;
+  if (header == kCrcHeader) {  // in the order of bytes of a vector in azure_object_store_test.cc
+    const uint64_t crc = Crc64(bytes);
+    size_bytes = sizeof(crc);
+    std::memcpy(digest.data(), &crc, size_bytes);
+  } else {
+    EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size_bytes, EVP_md5(), nullptr);
+  }
+  return {header, absl::Base64Escape({reinterpret_cast<const char*>(digest.data()), size_bytes})};
+}
+
 std::optional<FakeAzureServer::Refusal> FakeAzureServer::Verify(const ServedRequest& request,
                                                                 const Target& target) {
   absl::Time time;
@@ -164,15 +180,13 @@ std::optional<FakeAzureServer::Refusal> FakeAzureServer::Verify(const ServedRequ
     return Refusal{403, "AuthenticationFailed", "Request date header too old"};
   }
   std::optional<Refusal> refusal = CheckLetIn(request, target);
-  if (is_bench()) {
-    return refusal;
-  }
-  if (!refusal.has_value() && ValueOf(request.headers, "x-ms-version") < "2021-12-02") {
+  if (!refusal.has_value() && !is_bench() &&
+      ValueOf(request.headers, "x-ms-version") < "2021-12-02") {
     refusal = Refusal{400, "InvalidHeaderValue", "version"};
   }
-  if (!refusal.has_value() && request.method == "PUT" &&
-      ValueOf(request.headers, "content-md5") != Base64Md5(request.body)) {
-    refusal = Refusal{400, "Md5Mismatch"};
+  const auto [header, sum] = ChecksumFor(request, request.body);
+  if (!refusal.has_value() && request.method == "PUT" && ValueOf(request.headers, header) != sum) {
+    refusal = Refusal{400, header == kCrcHeader ? "Crc64Mismatch" : "Md5Mismatch"};
   }
   if (refusal.has_value()) {
     refusals_.push_back(absl::StrCat(request.method, " ", request.target, ": ", refusal->code, " ",
@@ -199,11 +213,11 @@ void FakeAzureServer::Answer(const ServedRequest& request, const Target& target,
     }
   } else if (request.method == "PUT") {
     std::string body = Received(request.body);
-    const std::string md5 = is_bench() ? ValueOf(request.headers, "content-md5") : Base64Md5(body);
+    const auto checksum = ChecksumFor(request, body);
     if (const std::optional<Refusal> refusal = Put(request, std::move(body), target)) {
       Fail(*refusal, true, connection);
     } else {
-      connection.Send(201, "", {{"Content-MD5", md5}});
+      connection.Send(201, "", {checksum});
     }
   } else if (request.method == "GET" || request.method == "HEAD") {
     Get(request, target.key, connection);

@@ -25,7 +25,7 @@ struct FakeAzureOptions {
 
 // The Blob service of Azure with one container in memory, as its documentation has it
 // (learn.microsoft.com/rest/api/storageservices). It trusts nothing: for each request it computes
-// signature and MD5 again, by code of its own. Thread-safe.
+// signature and checksum again. Thread-safe.
 class FakeAzureServer : public FakeBucketServer {
  public:
   explicit FakeAzureServer(FakeAzureOptions options = {});
@@ -57,6 +57,8 @@ class FakeAzureServer : public FakeBucketServer {
   void Answer(const ServedRequest& request, const Target& target, ServedConnection& connection);
   std::optional<Target> Split(const ServedRequest& request) const;
   std::optional<Refusal> Verify(const ServedRequest& request, const Target& target);
+  std::pair<std::string, std::string> ChecksumFor(const ServedRequest& request,
+                                                  const std::string& bytes) const;
   std::optional<Refusal> CheckLetIn(const ServedRequest& request, const Target& target) const;
   std::string ExpectedSignature(const ServedRequest& request, const Target& target) const;
   std::optional<Refusal> Put(const ServedRequest& request, std::string body, const Target& target);
