@@ -86,19 +86,19 @@ absl::StatusOr<std::vector<Finding>> WhyItStays(const CallContext& ctx, const En
   return NeedsOf(*snapshot, &content, pvcs, populations, Requester::kBaseCleanUp);
 }
 
-// Whether an upload of the base's volume to its location is under way, as far as it can be read.
+// Whether an upload of the base's volume to its location is under way. An error, also one about the
+// kind, tells nothing: an upload may be under way.
 absl::StatusOr<bool> MayBeCompared(const CallContext& ctx, const Environment& env,
-                                   const BaseOwner& owner) {
+                                   const BaseSnapshot& base) {
   const auto uploads = objects::List<objects::DataUpload>(
-      ctx, env.api, owner.velero_namespace,
-      {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", owner.claim_uid)});
-  if (absl::IsPermissionDenied(uploads.status())) {
-    return true;
-  }
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(uploads.status()));
-  return uploads.ok() && std::any_of(uploads->begin(), uploads->end(), [&](const auto& upload) {
-           return !upload.is_over() && upload.storage_location() == owner.location;
-         });
+      ctx, env.api, base.owner.velero_namespace,
+      {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", base.owner.claim_uid)});
+  RETURN_IF_ERROR(Annotate(uploads.status(),
+                           absl::StrCat("base snapshot ", base.content_name, " stays: whether an ",
+                                        "upload is compared with it is not known")));
+  return std::any_of(uploads->begin(), uploads->end(), [&](const auto& upload) {
+    return !upload.is_over() && upload.storage_location() == base.owner.location;
+  });
 }
 
 }  // namespace
@@ -227,9 +227,11 @@ absl::StatusOr<bool> DropBaseForRoom(const CallContext& ctx, const Environment& 
   ASSIGN_OR_RETURN(std::vector<BaseSnapshot> bases, ListBases(ctx, env, ""));
   std::erase_if(bases, [claim_uid](const auto& base) { return base.owner.claim_uid != claim_uid; });
   std::sort(bases.begin(), bases.end(), IsOlder);
+  absl::Status not_known;
   for (const BaseSnapshot& base : bases) {
-    ASSIGN_OR_RETURN(const bool may_be_compared, MayBeCompared(ctx, env, base.owner));
-    if (may_be_compared) {
+    const absl::StatusOr<bool> may_be_compared = MayBeCompared(ctx, env, base);
+    not_known.Update(may_be_compared.status());
+    if (may_be_compared.value_or(true)) {
       continue;
     }
     ASSIGN_OR_RETURN(const bool was_dropped, DropBase(ctx, env, base.content_name));
@@ -249,6 +251,7 @@ absl::StatusOr<bool> DropBaseForRoom(const CallContext& ctx, const Environment& 
                   component);
     return true;
   }
+  RETURN_IF_ERROR(not_known);
   return false;
 }
 

@@ -89,7 +89,8 @@ absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, con
 
 // Drops the oldest base of a PVC, of whichever location, because the driver has no room for another
 // snapshot of its volume: `driver_error` is its answer. Spares a base that an upload under way may
-// be compared with. True if one was dropped. An Event of `component` on the PVC says so.
+// be compared with. True if one was dropped. An Event of `component` on the PVC says so. An error
+// if no other base made room than one for which uploads cannot be listed.
 absl::StatusOr<bool> DropBaseForRoom(const CallContext& ctx, const Environment& env,
                                      absl::string_view claim_uid, absl::string_view driver_error,
                                      absl::string_view component = k8s::kPluginComponent);

@@ -145,8 +145,27 @@ TEST_F(DriverHabitsTest, ABaseThatAnUploadIsComparedWithMakesNoRoom) {
   EXPECT_THAT(Take(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("1 of 1 snapshots")));
   EXPECT_THAT(Bases(), ElementsAre("du-1"));
-  AddUpload("default", "Completed");
+  AddUpload("elsewhere", "InProgress");
   EXPECT_THAT(Take("second"), IsOk());
+  EXPECT_THAT(Bases(), IsEmpty());
+}
+
+// An upload may be under way all the same. NOT_FOUND is the kind.
+TEST_F(DriverHabitsTest, ABaseStaysWhileUploadsCannotBeListed) {
+  AddBase("du-1", "default", absl::Hours(24));
+  AddUpload("default", "Completed");
+  for (const absl::Status& answer : {absl::PermissionDeniedError("no"), absl::NotFoundError("no"),
+                                     absl::UnavailableError("no")}) {
+    api_.FailNext("list", "datauploads", answer);
+    EXPECT_THAT(DropBaseForRoom(ctx_, env_, Claim(0).pvc_uid, "full"),
+                StatusIs(answer.code(), HasSubstr("base snapshot du-1 stays: whether an upload")));
+    EXPECT_THAT(Bases(), ElementsAre("du-1"));
+  }
+  AddBase("du-2", "second", absl::Hours(1));
+  api_.FailNext("list", "datauploads", absl::PermissionDeniedError("no"));
+  EXPECT_TRUE(DropBaseForRoom(ctx_, env_, Claim(0).pvc_uid, "full").value());
+  EXPECT_THAT(Bases(), ElementsAre("du-1")) << "of the newer one it is known";
+  EXPECT_TRUE(DropBaseForRoom(ctx_, env_, Claim(0).pvc_uid, "full").value());
 }
 
 // The sidecar tries again meanwhile.
