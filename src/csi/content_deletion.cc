@@ -71,13 +71,16 @@ absl::Status DeleteLater(const CallContext& ctx, const Environment& env, const T
 // Finds copies that no VolumeSnapshot leads to: the one that a PVC was made of is gone, or in
 // another namespace.
 absl::Status RequireNoCopies(const CallContext& ctx, const Environment& env, const Target& target) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> copies,
-                   PopulationReader(ctx, env.api, &env)
-                       .UnfilledFromSnapshot(target.driver, target.handle, "", {}));
-  return copies.empty() ? absl::OkStatus()
-                        : absl::FailedPreconditionError(absl::StrCat(
-                              Describe(target), " is kept: data is copied from it: ",
-                              absl::StrJoin(copies, "; "), "; delete the backup again later"));
+  const absl::StatusOr<std::vector<std::string>> copies =
+      PopulationReader(ctx, env.api, &env).UnfilledFromHandle(target.driver, target.handle);
+  RETURN_IF_ERROR(
+      Annotate(copies.status(),
+               absl::StrCat(Describe(target), " is kept: whether data is copied from ",
+                            "it is not known (deploy/longhorn-rbac.yaml allows to list volumes)")));
+  return copies->empty() ? absl::OkStatus()
+                         : absl::FailedPreconditionError(absl::StrCat(
+                               Describe(target), " is kept: data is copied from it: ",
+                               absl::StrJoin(*copies, "; "), "; delete the backup again later"));
 }
 
 // Removes the backup's contents of the snapshot. Returns whether a claim still needs one of them:

@@ -164,8 +164,13 @@ absl::Status Sweep::FindBusyHandles(const std::vector<Snapshot>& snapshots) {
     if (snapshot == nullptr || !IsLate(*snapshot)) {
       continue;
     }
-    ASSIGN_OR_RETURN(const bool needed, IsStillNeeded(ctx_, env_, *snapshot));
-    if (needed) {
+    const absl::StatusOr<bool> needed = IsStillNeeded(ctx_, env_, *snapshot);
+    if (!needed.ok()) {
+      CSIDELTA_LOG(kWarn, "orphan sweep: a volume snapshot stays, for it may be needed",
+                   {"namespace", snapshot->namespace_name()}, {"volume_snapshot", snapshot->name()},
+                   {"error", needed.status().ToString()});
+    }
+    if (needed.value_or(true)) {
       ASSIGN_OR_RETURN(const Content content, FindContent(one));
       busy_handles_.insert(HandleKey(one, content));
     }

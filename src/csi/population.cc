@@ -145,10 +145,9 @@ absl::StatusOr<Population> PopulationReader::Read(const PopulatedVolume& volume)
 absl::StatusOr<Population> PopulationReader::ReadByLonghorn(const PopulatedVolume& volume) {
   ASSIGN_OR_RETURN(const std::optional<longhorn::Volume> found, FindVolume(volume.handle));
   if (!found.has_value()) {
-    return ReadByPods(volume,
-                      why_no_volumes_.empty()
-                          ? absl::StrCat("Longhorn's Volume ", volume.handle, " was not found")
-                          : why_no_volumes_);
+    return ReadByPods(volume, no_volumes_.ok() ? absl::StrCat("Longhorn's Volume ", volume.handle,
+                                                              " was not found")
+                                               : std::string(no_volumes_.message()));
   }
   switch (longhorn::DataStateOf(*found)) {
     case DataState::kThere:
@@ -245,12 +244,11 @@ absl::StatusOr<bool> PopulationReader::HasFilledWhenBoundMark(const std::string&
 }
 
 absl::StatusOr<const std::vector<longhorn::Volume>*> PopulationReader::Volumes() {
-  if (!volumes_.has_value() && why_no_volumes_.empty()) {
+  if (!volumes_.has_value() && no_volumes_.ok()) {
     absl::StatusOr<std::vector<longhorn::Volume>> listed = ListVolumes();
     // Without the kind there is another Longhorn than is known here.
     if (absl::IsPermissionDenied(listed.status()) || absl::IsNotFound(listed.status())) {
-      why_no_volumes_ =
-          absl::StrCat("Longhorn's Volumes cannot be read: ", listed.status().message());
+      no_volumes_ = Annotate(listed.status(), "Longhorn's Volumes cannot be read");
     } else {
       RETURN_IF_ERROR(listed.status());
       volumes_ = *std::move(listed);
@@ -290,6 +288,7 @@ absl::Status PopulationReader::ReadRestored() {
   const auto volumes = objects::List<PersistentVolume>(
       ctx_, api_, "", {.label_selector = std::string(objects::kInPlaceLabel)});
   RETURN_IF_ERROR(WithoutRefusal(volumes.status()));
+  refused_ = Annotate(volumes.status(), "PVCs restored in place cannot be found");
   restored_.emplace();
   for (const PersistentVolume& volume : volumes.value_or(std::vector<PersistentVolume>())) {
     const absl::StatusOr<objects::SwapRecord> record = objects::ParseSwapRecord(volume);
@@ -340,16 +339,19 @@ absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromSnapshot(
   return unfilled;
 }
 
-absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromVolume(
-    const PopulatedVolume& volume) {
-  if (volume.driver != velero::kLonghornDriver) {
+absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromHandle(
+    const std::string& driver, const std::string& handle) {
+  if (driver != velero::kLonghornDriver) {
     return std::vector<std::string>();
   }
   ASSIGN_OR_RETURN(const std::vector<longhorn::Volume>* const volumes, Volumes());
-  return volumes == nullptr ? std::vector<std::string>()
-                            : LinesOf(*volumes, [&](const longhorn::Volume& one) {
-                                return longhorn::IsCopiedFromVolume(one, volume.handle);
-                              });
+  if (volumes == nullptr) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(no_volumes_));
+    return std::vector<std::string>();
+  }
+  return LinesOf(*volumes, [&](const longhorn::Volume& one) {
+    return longhorn::IsCopiedFromSnapshot(one, handle) || longhorn::IsCopiedFromVolume(one, handle);
+  });
 }
 
 absl::StatusOr<std::vector<std::string>> SnapshotsInside(const CallContext& ctx,

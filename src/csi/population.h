@@ -74,14 +74,19 @@ class PopulationReader {
   // The copies from the driver's snapshot of this handle that are not, or may not be, complete. One
   // line each: "PVC shop/copy: Longhorn's clone of ...: initiated". `pvcs` are those known to be
   // made of it. `snapshot_uid`: of its VolumeSnapshot, "" if unknown. It finds PVCs that were
-  // restored into in place: the PersistentVolume names it, if these can be listed.
+  // restored into in place: the PersistentVolume names it, if these can be listed: refused().
   absl::StatusOr<std::vector<std::string>> UnfilledFromSnapshot(const std::string& driver,
                                                                 const std::string& handle,
                                                                 const std::string& snapshot_uid,
                                                                 std::vector<PopulatedVolume> pvcs);
-  // The same for copies from a volume, or from a snapshot inside of it. Of the drivers that are
-  // known to copy late, only Longhorn keeps snapshots there.
-  absl::StatusOr<std::vector<std::string>> UnfilledFromVolume(const PopulatedVolume& volume);
+  // PERMISSION_DENIED once PVCs that were restored into in place could not be looked for.
+  const absl::Status& refused() const { return refused_; }
+
+  // The same for all that the driver itself shows as copies from the snapshot of this handle, or
+  // from the volume, or from a snapshot inside of it. Only Longhorn is known to keep snapshots
+  // there, and to show copies. PERMISSION_DENIED if its Volumes may not be listed.
+  absl::StatusOr<std::vector<std::string>> UnfilledFromHandle(const std::string& driver,
+                                                              const std::string& handle);
 
   // True if the storage lost the snapshot of this handle, though its VolumeSnapshot stays Ready:
   // Longhorn keeps snapshots inside of a volume, and the volume is gone. False if unknown. REQUIRES
@@ -95,7 +100,7 @@ class PopulationReader {
   absl::Status ReadRestored();
   absl::StatusOr<std::optional<longhorn::Volume>> FindVolume(const std::string& name);
   absl::StatusOr<std::string> LonghornNamespace();
-  // Null if they cannot be read; then `why_no_volumes_` has the reason.
+  // Null if they cannot be read; then `no_volumes_` is the reason.
   absl::StatusOr<const std::vector<longhorn::Volume>*> Volumes();
   absl::StatusOr<std::vector<longhorn::Volume>> ListVolumes();
   absl::Status ReadPods(const std::string& namespace_name);
@@ -106,7 +111,8 @@ class PopulationReader {
   const Environment* const env_;
   std::map<std::string, bool> is_filled_when_bound_;  // by driver
   std::optional<std::vector<longhorn::Volume>> volumes_;
-  std::string why_no_volumes_;
+  absl::Status no_volumes_;
+  absl::Status refused_;
   // Volumes of unfinished in-place restores, by the uid of the VolumeSnapshot.
   std::optional<std::map<std::string, std::vector<PopulatedVolume>>> restored_;
   // By namespace; nothing if they cannot be listed.

@@ -68,7 +68,9 @@ absl::StatusOr<std::vector<Finding>> NeedsOf(const VolumeSnapshot& snapshot,
                                          content == nullptr ? "" : content->handle_or_source(),
                                          snapshot.uid(), made_of_it.bound));
   }
-  return ProtectionsOf(snapshot, input, requester);
+  std::vector<Finding> needs = ProtectionsOf(snapshot, input, requester);
+  RETURN_IF_ERROR(needs.empty() ? populations.refused() : absl::OkStatus());
+  return needs;
 }
 
 bool IsRestored(const objects::Object& object) {

@@ -40,7 +40,7 @@ absl::StatusOr<std::optional<objects::VolumeSnapshot>> FindSnapshotOf(
 
 // Why `snapshot` must stay; empty: it may be deleted. `content`: null if it was not read. `pvcs`:
 // of its namespace. `populations` is not asked for kBaseCleanUp: the mover itself checks what it
-// makes of its own VolumeSnapshots, before it removes them.
+// makes of its own VolumeSnapshots, before it removes them. PERMISSION_DENIED if that is not known.
 absl::StatusOr<std::vector<Finding>> NeedsOf(const objects::VolumeSnapshot& snapshot,
                                              const objects::VolumeSnapshotContent* content,
                                              const PvcsBySource& pvcs,

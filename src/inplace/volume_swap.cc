@@ -269,11 +269,17 @@ absl::Status CheckMayDeleteUnused(const CallContext& ctx, k8s::ApiClient& api,
                                         population.text, "; run the same command again then"));
     }
   }
-  ASSIGN_OR_RETURN(const std::vector<std::string> copies,
-                   reader.UnfilledFromVolume(csi::VolumeOf(other->volume)));
-  return copies.empty()
+  const absl::StatusOr<std::vector<std::string>> copies =
+      reader.UnfilledFromHandle(other->volume.driver(), other->volume.handle());
+  if (absl::IsPermissionDenied(copies.status())) {
+    return refused(name, absl::StrCat("whether it is still copied from is not known: ",
+                                      copies.status().message(),
+                                      "; ask for the ClusterRole csi-delta-longhorn-viewer there"));
+  }
+  RETURN_IF_ERROR(copies.status());
+  return copies->empty()
              ? absl::OkStatus()
-             : refused(name, absl::StrCat("it is still copied from: ", absl::StrJoin(copies, "; "),
+             : refused(name, absl::StrCat("it is still copied from: ", absl::StrJoin(*copies, "; "),
                                           "; run the same command again then"));
 }
 

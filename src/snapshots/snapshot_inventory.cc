@@ -364,7 +364,7 @@ absl::Status InventoryReader::ReadUnfilled() {
       around_.gone_handles.insert(reading.content->name());
     }
   }
-  return absl::OkStatus();
+  return Excuse(populations.refused(), "PVCs restored in place");
 }
 
 // Only where all members are known: a group may have others than those that were read.

@@ -344,6 +344,11 @@ TEST_F(ContentDeletionTest, AnUnfinishedInPlaceRestoreKeepsItsSourceWithThePlugi
                                                        .peer = "pv-old"})}}));
   EXPECT_THAT(Delete(archived), IsOkAndHolds(DeletionResult::kDeferred));
   EXPECT_TRUE(sidecar_.snapshots.contains("handle-1"));
+  bed_.api.FailNext("list", "persistentvolumes", absl::PermissionDeniedError("no"));
+  EXPECT_THAT(Delete(archived),
+              support::StatusIs(absl::StatusCode::kPermissionDenied,
+                                testing::HasSubstr("PVCs restored in place cannot be found")));
+  EXPECT_TRUE(sidecar_.snapshots.contains("handle-1"));
   bed_.api.Remove(VolumeKey("pv-new"));
   EXPECT_THAT(Delete(archived), IsOkAndHolds(DeletionResult::kGone));
   EXPECT_FALSE(sidecar_.snapshots.contains("handle-1"));

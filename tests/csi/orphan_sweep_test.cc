@@ -353,6 +353,9 @@ TEST_F(OrphanSweepTest, DeletesARestoredSnapshotOnceItsClaimIsFilled) {
   EXPECT_TRUE(SnapshotStands());
 
   bed_.api.SetField({PersistentVolumeClaimType(), "shop", "data"}, {"status", "phase"}, "Bound");
+  bed_.api.FailNext("list", "persistentvolumeclaims", absl::UnavailableError("away"), 2);
+  EXPECT_EQ(Sweep().kept, 1) << "what is not known ends no sweep, and deletes nothing";
+  EXPECT_TRUE(SnapshotStands());
   EXPECT_EQ(Sweep().deleted_late, 1);
   EXPECT_FALSE(SnapshotStands());
 }

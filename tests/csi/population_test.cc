@@ -93,6 +93,13 @@ TEST(PopulationTest, ACopyWithoutAVolumeSnapshotKeepsItsBackup) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("is kept"), HasSubstr("PVC shop/copy"))));
   EXPECT_TRUE(world.HasMonday());
+  world.api.Forbid("list", "volumes");
+  EXPECT_THAT(world.DeleteBackup(),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       AllOf(HasSubstr("is kept: whether data is copied from it is not known"),
+                             HasSubstr("deploy/longhorn-rbac.yaml"))));
+  EXPECT_TRUE(world.HasMonday());
+  world.api.ClearFaults();
   world.copies.Show("completed");
   EXPECT_THAT(world.DeleteBackup(), IsOk());
 }
@@ -142,6 +149,12 @@ TEST(PopulationTest, WithoutRightsOnVolumesThePodThatRunsIsTheProof) {
   EXPECT_TRUE(world.HasOriginal());
   world.copies.Show("completed");
   world.RunPod("data");
+  EXPECT_THAT(world.Finish(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("whether it is still copied from is not known"),
+                             HasSubstr("csi-delta-longhorn-viewer"))));
+  EXPECT_TRUE(world.HasOriginal());
+  world.api.ClearFaults();
   EXPECT_THAT(world.Finish(), IsOk());
 }
 
@@ -248,7 +261,7 @@ TEST_F(PopulationReaderTest, FindsCopiesByTheSourceOfTheirVolumes) {
   add("c", "snap://old/two", "completed");
   add("d", "snap://other/one", "failed");
   PopulationReader reader(bed_.ctx, bed_.api);
-  EXPECT_THAT(reader.UnfilledFromVolume({.driver = kLonghorn, .handle = "old"}),
+  EXPECT_THAT(reader.UnfilledFromHandle(kLonghorn, "old"),
               support::IsOkAndHolds(ElementsAre(HasSubstr("Volume a"), HasSubstr("Volume b"))));
   EXPECT_THAT(reader.UnfilledFromSnapshot(kLonghorn, "snap://old/one", "", {}),
               support::IsOkAndHolds(ElementsAre(HasSubstr("Volume a"))));

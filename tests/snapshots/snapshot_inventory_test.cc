@@ -192,8 +192,8 @@ TEST_F(SnapshotInventoryTest, WhatIsRequiredIsAnErrorWhereItMayNotBeRead) {
   Seed("a");
   InventoryRequest request = Request();
   request.requires_all = true;
-  for (const char* plural :
-       {"volumesnapshots", "volumesnapshotcontents", "persistentvolumeclaims"}) {
+  for (const char* plural : {"volumesnapshots", "volumesnapshotcontents", "persistentvolumeclaims",
+                             "persistentvolumes"}) {
     bed_.api.Forbid("list", plural);
     EXPECT_THAT(ReadInventory(bed_.ctx, bed_.api, request),
                 StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(plural)));
