@@ -17,6 +17,7 @@ using objects::VolumeGroupSnapshot;
 using objects::VolumeGroupSnapshotContent;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
+using GroupContent = std::optional<VolumeGroupSnapshotContent>;
 
 objects::Patch BeingDeletedMark(const k8s::ObjectKey& content) {
   return objects::Patch().SetAnnotation(objects::IsGroupKind(content.type)
@@ -82,18 +83,18 @@ absl::StatusOr<std::vector<VolumeSnapshot>> ListMembers(const CallContext& ctx, 
 }
 
 // The content of a member, to be changed with the group; without a name if the member has none.
-// Writers of a VolumeSnapshot write its owners, which prove nothing: by an owner they would have
-// the policy of any of their contents changed. The controller writes the group's name, and drivers
-// tell contents the group's handle.
+// `of_group`: the group's content. Writers of a VolumeSnapshot write its owners, which prove
+// nothing: by an owner they would have the policy of any of their contents changed. The controller
+// writes the group's name, and drivers tell contents the group's handle.
 absl::StatusOr<k8s::ObjectKey> MemberContentKey(const CallContext& ctx, k8s::ApiClient& api,
                                                 const VolumeGroupSnapshot& group,
+                                                const GroupContent& of_group,
                                                 const VolumeSnapshot& member) {
   k8s::ObjectKey key = VolumeSnapshotContent::Key("", member.bound_content());
   if (key.name.empty() || member.group_snapshot() == group.name()) {
     return key;
   }
   ASSIGN_OR_RETURN(const auto content, objects::Find<VolumeSnapshotContent>(ctx, api, key));
-  ASSIGN_OR_RETURN(const auto of_group, FindContentOf(ctx, api, group));
   const bool is_of_group = content.has_value() && content->Names(member) && of_group.has_value() &&
                            !content->group_handle().empty() &&
                            content->group_handle() == of_group->handle_or_source();
@@ -116,11 +117,10 @@ absl::Status UnprotectUnknownMember(const CallContext& ctx, k8s::ApiClient& api,
 
 // Sets all contents of the group to Delete, whatever its class says.
 absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
-                             const VolumeGroupSnapshot& group,
-                             const std::optional<VolumeGroupSnapshotContent>& content) {
+                             const VolumeGroupSnapshot& group, const GroupContent& content) {
   ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> members, ListMembers(ctx, api, group));
   for (const VolumeSnapshot& member : members) {
-    ASSIGN_OR_RETURN(const k8s::ObjectKey key, MemberContentKey(ctx, api, group, member));
+    ASSIGN_OR_RETURN(const k8s::ObjectKey key, MemberContentKey(ctx, api, group, content, member));
     // Some may have been retained before the rest could be.
     if (!key.name.empty()) {
       RETURN_IF_ERROR(SetPolicy(ctx, api, key, Data::kDelete).status());
@@ -214,8 +214,9 @@ absl::Status TryRetain(const CallContext& ctx, k8s::ApiClient& api,
   std::vector<Bound> all;
   if (!group.bound_content().empty()) {
     ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> members, ListMembers(ctx, api, group));
+    ASSIGN_OR_RETURN(const GroupContent of_group, FindContentOf(ctx, api, group));
     for (const VolumeSnapshot& member : members) {
-      ASSIGN_OR_RETURN(k8s::ObjectKey content, MemberContentKey(ctx, api, group, member));
+      ASSIGN_OR_RETURN(k8s::ObjectKey content, MemberContentKey(ctx, api, group, of_group, member));
       // Members that a controller of another version made are recognized as members only here.
       const std::optional<objects::OwnerReference> owner = member.group_owner();
       all.push_back(

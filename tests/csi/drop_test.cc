@@ -276,7 +276,11 @@ TEST_F(DropSnapshotTest, AnOwnerMakesNoMember) {
 TEST_F(DropSnapshotTest, MembersAreKnownByTheHandleOfTheirGroup) {
   cluster_.names_groups = false;
   cluster_.class_policy = "Retain";
-  EXPECT_THAT(DropSnapshot(ctx_, api_, MakeGroup(), Data::kDelete), IsOk());
+  const VolumeGroupSnapshot group = MakeGroup();
+  api_.ClearCalls();
+  EXPECT_THAT(DropSnapshot(ctx_, api_, group, Data::kDelete), IsOk());
+  EXPECT_EQ(api_.CallCount("get", "volumegroupsnapshotcontents"), 2)
+      << "before and after the group goes, not for each member";
   EXPECT_THAT(Objects(), IsEmpty());
   EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
 }
