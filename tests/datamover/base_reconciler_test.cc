@@ -164,6 +164,10 @@ TEST_F(BaseReconcilerTest, ABaseThatAnUploadIsComparedWithStays) {
   SeedUploadTask();
   EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseReconciledEvery);
   EXPECT_THAT(Bases(), SizeIs(1));
+  const std::string task = k8s::Name(bed_.api.All(objects::VolumeTask::Type()).at(0));
+  bed_.api.SetField(objects::VolumeTask::Key(MoverBed::kMover, task), {"spec", "type"}, "Newer");
+  LookAt(base);
+  EXPECT_THAT(Bases(), SizeIs(1)) << "it may be an upload";
 }
 
 TEST_F(BaseReconcilerTest, BasesOfOtherClustersAreLeftAlone) {
@@ -349,6 +353,15 @@ TEST_F(RoomReconcilerTest, AFullDriverWithoutABaseIsToldAtOnce) {
   EXPECT_EQ(Look(), bed_.clock.Now() + absl::Minutes(1));
   EXPECT_THAT(support::EventTexts(bed_.api),
               Contains(AllOf(HasSubstr("SnapshotNotReady"), HasSubstr("1 of 1 snapshots"))));
+}
+
+TEST_F(RoomReconcilerTest, ABaseStaysWhileUploadsCannotBeListed) {
+  bed_.api.FailNext("list", "datauploads", absl::PermissionDeniedError("no"));
+  EXPECT_EQ(Look(), bed_.clock.Now() + absl::Minutes(1));
+  EXPECT_TRUE(bed_.api.Find(kContent).has_value());
+  EXPECT_THAT(support::EventTexts(bed_.api),
+              Contains(AllOf(HasSubstr("SnapshotNotReady"), HasSubstr("1 of 1 snapshots"),
+                             HasSubstr("du-1 stays: whether an upload is compared with it"))));
 }
 
 TEST_F(BaseReconcilerTest, WhoDoesNotKnowWhetherTheClaimIsThereDropsNothing) {

@@ -47,10 +47,10 @@ struct BaseSelection {
   }
 };
 
-// Of all PVCs.
+// Of all PVCs. What decides over deletions may not be old.
 absl::StatusOr<std::vector<ListedBase>> ListAllBases(const CallContext& ctx,
                                                      const ClusterOptions& cluster,
-                                                     k8s::ApiClient& api) {
+                                                     k8s::ApiClient& api, bool may_be_old) {
   ASSIGN_OR_RETURN(const std::vector<std::string> veleros,
                    datamover::ParseVeleroNamespaces(cluster.velero_namespaces));
   ASSIGN_OR_RETURN(const datamover::MoverSettings settings,
@@ -61,9 +61,8 @@ absl::StatusOr<std::vector<ListedBase>> ListAllBases(const CallContext& ctx,
        .settings = settings,
        .now = ctx.clock->Now()},
       [&](const k8s::ResourceType& type, absl::string_view in_namespace) {
-        return objects::List<objects::Object>(
-            ctx, api, type, in_namespace,
-            {.label_selector = "", .field_selector = "", .may_be_old = true});
+        return objects::List<objects::Object>(ctx, api, type, in_namespace,
+                                              {.may_be_old = may_be_old});
       });
 }
 
@@ -114,7 +113,8 @@ class BasesListCommand : public MoverCommand {
 
   absl::StatusOr<ExitCode> Work() override {
     RETURN_IF_ERROR(selection_.Check());
-    ASSIGN_OR_RETURN(const std::vector<ListedBase> all, ListAllBases(ctx(), cluster(), api()));
+    ASSIGN_OR_RETURN(const std::vector<ListedBase> all,
+                     ListAllBases(ctx(), cluster(), api(), /*may_be_old=*/true));
     const absl::Time now = ctx().clock->Now();
     Json list = Json::array();
     std::vector<std::vector<std::string>> rows = {
@@ -210,7 +210,8 @@ absl::StatusOr<std::vector<ListedBase>> BasesDropCommand::Choose(
 
 absl::StatusOr<ExitCode> BasesDropCommand::Work() {
   RETURN_IF_ERROR(CheckFlags());
-  ASSIGN_OR_RETURN(std::vector<ListedBase> all, ListAllBases(ctx(), cluster(), api()));
+  ASSIGN_OR_RETURN(std::vector<ListedBase> all,
+                   ListAllBases(ctx(), cluster(), api(), /*may_be_old=*/!yes_));
   ASSIGN_OR_RETURN(const std::vector<ListedBase> chosen, Choose(std::move(all)));
   int64_t stay = 0;
   for (const ListedBase& listed : chosen) {

@@ -44,9 +44,9 @@ absl::StatusOr<bool> IsBeingUploaded(const CallContext& ctx, const MoverEnvironm
                    objects::List<objects::VolumeTask>(ctx, env.api, env.mover_namespace));
   for (const objects::VolumeTask& task : tasks) {
     const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
-    if (spec.ok() && spec->kind == objects::TaskKind::kUpload &&
-        spec->volume.claim_uid == owner.claim_uid) {
-      return true;
+    if (!spec.ok() ||
+        (spec->kind == objects::TaskKind::kUpload && spec->volume.claim_uid == owner.claim_uid)) {
+      return true;  // Or one that cannot be read may be.
     }
   }
   return false;
@@ -221,19 +221,26 @@ absl::StatusOr<absl::Time> RoomReconciler::ReconcileOne(const CallContext& ctx,
   std::erase_if(next_at_, [now](const auto& one) { return one.second <= now; });
   absl::Time next = absl::InfiniteFuture();
   bool was_dropped = false;
+  std::string why_bases_stay;
   if (has_no_room) {
     absl::Time& room_at = next_at_.emplace(pvc->uid(), now).first->second;
     if (room_at > now) {
       return room_at;
     }
-    ASSIGN_OR_RETURN(was_dropped,
-                     csi::DropBaseForRoom(ctx, CsiEnvironmentOf(ctx, env_, velero_namespace),
-                                          pvc->uid(), error, kMoverComponent));
+    const absl::StatusOr<bool> dropped = csi::DropBaseForRoom(
+        ctx, CsiEnvironmentOf(ctx, env_, velero_namespace), pvc->uid(), error, kMoverComponent);
+    if (absl::IsPermissionDenied(dropped.status()) || absl::IsNotFound(dropped.status())) {
+      why_bases_stay = absl::StrCat(" (", dropped.status().message(), ")");
+    } else {
+      RETURN_IF_ERROR(dropped.status());
+    }
+    was_dropped = dropped.value_or(false);
     next = room_at = now + (was_dropped ? csi::kBaseDeletionTimeMax : kLookedAtEvery);
   }
   if (!was_dropped && next_at_.emplace(snapshot.uid(), now + kErrorToldEvery).second) {
     EmitMoverEvent(ctx, env_, *pvc, k8s::EventType::kWarning, "SnapshotNotReady",
-                   absl::StrCat("backup ", backup, " has no snapshot of this PVC yet: ", error));
+                   absl::StrCat("backup ", backup, " has no snapshot of this PVC yet: ", error,
+                                why_bases_stay));
   }
   return next;
 }

@@ -59,6 +59,7 @@ struct Surroundings {
   std::map<std::pair<std::string, std::string>, objects::ProtectedVolumeStatus> records;
   std::set<std::string> deleted_snapshots;
   std::set<std::string> uploading;   // uids of PVCs
+  bool has_unreadable_task = false;  // It may be an upload of any PVC.
   std::set<std::string> need_bases;  // drivers
 };
 
@@ -118,6 +119,7 @@ absl::StatusOr<Surroundings> ReadSurroundings(const BaseListRequest& request, Li
   ASSIGN_OR_RETURN(const auto tasks, ListKind<objects::VolumeTask>(list, request.mover_namespace));
   for (const objects::VolumeTask& task : tasks.value_or(std::vector<objects::VolumeTask>())) {
     const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
+    all.has_unreadable_task |= !spec.ok();
     if (spec.ok() && spec->kind == objects::TaskKind::kUpload) {
       all.uploading.insert(spec->volume.claim_uid);
     }
@@ -247,9 +249,10 @@ absl::StatusOr<std::vector<ListedBase>> ListBasesWithUse(const BaseListRequest& 
   std::vector<ListedBase> listed;
   listed.reserve(bases.size());
   for (const csi::BaseSnapshot& base : bases) {
-    listed.push_back({.base = base,
-                      .useless = WhyUseless(base, InfoOf(base, request, all)),
-                      .is_in_use = all.uploading.contains(base.owner.claim_uid)});
+    listed.push_back(
+        {.base = base,
+         .useless = WhyUseless(base, InfoOf(base, request, all)),
+         .is_in_use = all.has_unreadable_task || all.uploading.contains(base.owner.claim_uid)});
   }
   std::sort(listed.begin(), listed.end(), [](const ListedBase& a, const ListedBase& b) {
     return std::tie(a.base.owner.claim_namespace, a.base.owner.claim, a.base.content_name) <

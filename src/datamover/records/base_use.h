@@ -66,7 +66,7 @@ std::optional<Finding> WhyUseless(const csi::BaseSnapshot& base, const BaseInfo&
 struct ListedBase {
   csi::BaseSnapshot base;
   std::optional<Finding> useless;
-  bool is_in_use = false;  // an upload of its PVC is under way
+  bool is_in_use = false;  // an upload of its PVC is under way, or may be
 };
 
 // Lists all objects of a kind in a namespace, or in all ("").
