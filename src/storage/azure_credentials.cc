@@ -303,7 +303,7 @@ bool AzureCredentials::MayBeExchanged() const {
            is_set("AZURE_ACCOUNT_SAS"));
 }
 
-std::string AzureCredentials::way() const {
+AzureCredentials::Way AzureCredentials::way() const {
   const MutexLock lock(mutex_);
   return way_;
 }
@@ -312,7 +312,7 @@ absl::StatusOr<AzureAccess> AzureCredentials::Get(const CallContext& ctx) {
   return kept_.Get(ctx, [&]() -> absl::StatusOr<AzureAccess> {
     absl::StatusOr<AzureAccess> loaded = Annotate(Load(ctx), "sign-in to Azure");
     const MutexLock lock(mutex_);
-    way_ = loaded.ok() ? loaded->way : way_;
+    way_ = loaded.ok() ? Way{loaded->way, !loaded->key.empty()} : way_;
     return loaded;
   });
 }

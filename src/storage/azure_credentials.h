@@ -60,14 +60,17 @@ class AzureCredentials : public RenewableCredentials {
   AzureCredentials(AzureEnvironment environment, AzureAccount account, net::HttpClient& authority,
                    net::HttpClient& metadata);
 
-  // UNAUTHENTICATED when no way is set up, or the authority refuses; it names the way that was
-  // tried. INVALID_ARGUMENT for settings that are incomplete or malformed; UNAVAILABLE ·
-  // DEADLINE_EXCEEDED · CANCELLED from the network.
+  // UNAUTHENTICATED if no way is set up, or the authority refuses; it names the way. UNAVAILABLE ·
+  // DEADLINE_EXCEEDED · CANCELLED from the network. INVALID_ARGUMENT for malformed settings.
   absl::StatusOr<AzureAccess> Get(const CallContext& ctx);
   void Forget() override { kept_.Forget(); }
   bool MayBeExchanged() const override;
-  // That of the last Get(), for messages.
-  std::string way() const;
+  struct Way {
+    std::string text = {};  // AzureAccess::way
+    bool is_key = false;    // the account's key signs
+  };
+  // That of the last Get().
+  Way way() const;
 
  private:
   using Variables = std::map<std::string, std::string>;
@@ -90,7 +93,7 @@ class AzureCredentials : public RenewableCredentials {
   MetadataServer machine_;  // Of the one thread that loads.
   Renewed<AzureAccess> kept_;
   mutable Mutex mutex_;
-  std::string way_ ABSL_GUARDED_BY(mutex_);
+  Way way_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::storage

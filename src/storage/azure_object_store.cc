@@ -306,7 +306,7 @@ absl::Status AzureObjectStore::ReadFailure(const net::HttpResponse& response,
       response, {.code = error.code, .message = error.message, .region = "", .endpoint = ""}, "");
   std::string text = absl::StrCat("container ", options_.container, ": ", status.message());
   if (response.status == 401 || response.status == 403) {
-    absl::StrAppend(&text, " (signed in ", credentials_.way(), ")");
+    absl::StrAppend(&text, " (signed in ", credentials_.way().text, ")");
   }
   const auto* const meaning = absl::c_find_if(
       kAzureMeanings, [&](const AzureMeaning& one) { return one.code == error.code; });
@@ -316,8 +316,7 @@ absl::Status AzureObjectStore::ReadFailure(const net::HttpResponse& response,
     return {is_other ? absl::StatusCode::kFailedPrecondition : status.code(), text};
   }
   // Azurite calls a wrong key so; the service says AuthenticationFailed.
-  const bool may_be_key = error.code == "AuthorizationFailure" &&
-                          absl::StartsWith(credentials_.way(), "by the account's key");
+  const bool may_be_key = error.code == "AuthorizationFailure" && credentials_.way().is_key;
   absl::StrAppend(&text, meaning->advice.empty() ? "" : "; ", meaning->advice,
                   may_be_key ? ", or the key is wrong" : "");
   status = absl::Status(meaning->status, text);

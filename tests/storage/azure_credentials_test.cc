@@ -88,7 +88,8 @@ TEST_F(AzureCredentialsTest, SignsInByClientSecret) {
   EXPECT_THAT(Put(), IsOk());
   EXPECT_THAT(Put(), IsOk());
   EXPECT_THAT(identity_->requests(), ElementsAre(kTokenPath));
-  EXPECT_EQ(credentials_->way(), "by the client secret (AZURE_CLIENT_SECRET)");
+  EXPECT_EQ(credentials_->way().text, "by the client secret (AZURE_CLIENT_SECRET)");
+  EXPECT_FALSE(credentials_->way().is_key);
   EXPECT_TRUE(credentials_->MayBeExchanged());
 }
 
@@ -165,7 +166,8 @@ TEST_F(AzureCredentialsTest, ListsTheKeysOfTheAccountAsVeleroDoes) {
   EXPECT_THAT(Put(), IsOk());
   EXPECT_THAT(server_->requests().back().headers.at("authorization"),
               HasSubstr("SharedKey teststore:"));
-  EXPECT_THAT(credentials_->way(), AllOf(HasSubstr("key, listed by the client secret")));
+  EXPECT_THAT(credentials_->way().text, HasSubstr("key, listed by the client secret"));
+  EXPECT_TRUE(credentials_->way().is_key);
   account_.variables["AZURE_RESOURCE_GROUP"] = "group-2";
   Start({{"AZURE_CLIENT_SECRET", "se/cret+1"}});
   EXPECT_THAT(Put(), StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("list the account's")));
