@@ -60,7 +60,8 @@ struct PruneOptions {
   int64_t pack_target_bytes = kPackTargetBytesLocal;
   int data_compression_level = kDataCompressionLevel;
   // Others who wait for the lock get it when so many packs that no index lists any more were
-  // deleted, and it was held for so long.
+  // deleted, and it was held for so long. The clock is looked at no more often than that: so many
+  // take seconds in batches, and one by one a few minutes.
   std::size_t packs_deleted_alone = 4000;
   absl::Duration deletes_alone_max = absl::Minutes(10);
   ProgressReporter progress = nullptr;
