@@ -508,6 +508,22 @@ TEST_F(RestoredUploadTest, WhereAnUploadGoesIsDecidedOnce) {
       << "without a record it starts over";
 }
 
+// Another controller has made the task, and decided otherwise.
+TEST_F(RestoredUploadTest, WhereAnUploadGoesIsDecidedByItsTask) {
+  RecordFormer(bed_);
+  bed_.api.SetInterceptor([this](const support::ApiCall& call, const Json* body) {
+    if (call.verb == "create" && call.plural == "volumetasks") {
+      Json made = *body;
+      made["spec"]["volume"].erase("repositoryUID");
+      made["spec"]["volume"].erase("restoredSnapshot");
+      bed_.api.Seed(objects::VolumeTask::Type(), made);
+    }
+    return absl::OkStatus();
+  });
+  StartRunning();
+  EXPECT_THAT(Address(), HasSubstr(MoverBed::ClaimUid("shop", "data")));
+}
+
 TEST_F(RestoredUploadTest, WhatWasStoredIsAskedToGoFromWhereItIs) {
   RecordFormer(bed_);
   Controller& controller = StartRunning();

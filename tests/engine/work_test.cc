@@ -636,6 +636,25 @@ TEST_F(RestoredPvcTest, WhatCannotBeLookedForIsNotGone) {
   EXPECT_EQ(Do(JobOf("b", first.snapshot.Hex())).base, first.snapshot.Hex());
 }
 
+// The volume is read in any case: onFallback: fail would forbid each of its backups.
+TEST_F(RestoredPvcTest, IfWhatFilledItIsDamagedTheFirstBackupIsAFullOne) {
+  support::FakeObjectStore store;
+  store_ = &store;
+  ASSERT_THAT(NewSession()->Init(ctx_), IsOk());
+  const BackupResult first = Do(JobOf("a"));
+  const auto stored = store.objects();
+  Change(2);
+  Do(JobOf("a"));
+  for (const auto& [key, bytes] : stored) {
+    if (key.starts_with("data/")) {
+      store.RemoveObject(key);
+    }
+  }
+  BackupJob job = JobOf("b", first.snapshot.Hex());
+  job.on_fallback = objects::OnFallback::kFail;
+  EXPECT_THAT(Why(Do(job)), HasSubstr("parent-damaged"));
+}
+
 TEST_F(RestoredPvcTest, WhatTheUserAsksForComesFirst) {
   const BackupResult first = Do(JobOf("a"));
   const BackupResult newest = Do(JobOf("a"));
