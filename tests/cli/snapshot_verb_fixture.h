@@ -54,15 +54,6 @@ inline void SeedStatefulSet(support::FakeApiClient& api) {
   api.Seed(StatefulSetType(), set);
 }
 
-inline void SeedStorageClass(support::FakeApiClient& api, const std::string& name,
-                             const std::string& provisioner,
-                             const std::string& mode = "Immediate") {
-  Json one = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", name);
-  one["provisioner"] = provisioner;
-  one["volumeBindingMode"] = mode;
-  api.Seed(StorageClassType(), one);
-}
-
 // A PVC of namespace shop and class "fast", for a provisioner that works.
 inline void MakePvc(support::FakeApiClient& api, const std::string& name) {
   Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", name);
