@@ -17,8 +17,10 @@ LimitedObjectStore::LimitedObjectStore(ObjectStore& inner, const StoreLimits& li
     : ForwardingObjectStore(inner),
       requests_in_flight_max_(limits.requests_in_flight_max),
       requests_(limits.requests_per_second, limits.requests_per_second),
-      upload_bytes_(static_cast<double>(limits.upload_bytes_per_second), 1),
-      download_bytes_(static_cast<double>(limits.download_bytes_per_second), 1) {}
+      bytes_(limits.bytes != nullptr
+                 ? limits.bytes
+                 : std::make_shared<ByteLimiters>(limits.upload_bytes_per_second,
+                                                  limits.download_bytes_per_second)) {}
 
 // Waits for a place in flight; one that leaves hands its place to the first who waits.
 absl::Status LimitedObjectStore::TakeSlot(const CallContext& ctx) {
@@ -71,15 +73,15 @@ absl::Status LimitedObjectStore::Pass(const CallContext& ctx, const PassedCall& 
   if (call.kind == CallKind::kPut) {
     const auto kind =
         call.bytes <= kSmallBytesMax ? RateLimiter::Kind::kGoesOn : RateLimiter::Kind::kBegins;
-    RETURN_IF_ERROR(upload_bytes_.Take(ctx, call.bytes, kind));
+    RETURN_IF_ERROR(bytes_->upload.Take(ctx, call.bytes, kind));
   } else if (call.kind == CallKind::kGet) {
-    RETURN_IF_ERROR(download_bytes_.Take(ctx, call.bytes));
+    RETURN_IF_ERROR(bytes_->download.Take(ctx, call.bytes));
   }
   RETURN_IF_ERROR(TakeSlot(ctx));
   const absl::Cleanup release = [this] { ReleaseSlot(); };
   absl::Status status = pass(ctx);
   if (call.kind == CallKind::kGet && call.bytes == 0 && status.ok()) {
-    download_bytes_.Charge(ctx, call.got_bytes);
+    bytes_->download.Charge(ctx, call.got_bytes);
   }
   return status;
 }

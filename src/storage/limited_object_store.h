@@ -2,13 +2,29 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <stop_token>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/rate_limiter.h"
 #include "storage/forwarding_object_store.h"
 
 namespace csidelta::storage {
+
+// The bytes of all stores that share it. Thread-safe.
+struct ByteLimiters {
+  explicit ByteLimiters(int64_t upload_per_second = 0, int64_t download_per_second = 0)
+      : upload(static_cast<double>(upload_per_second), 1),
+        download(static_cast<double>(download_per_second), 1) {}
+  void SetRates(const Clock& clock, double upload_per_second, double download_per_second) {
+    upload.SetRate(clock, upload_per_second);
+    download.SetRate(clock, download_per_second);
+  }
+
+  RateLimiter upload;
+  RateLimiter download;
+};
 
 // 0: no limit.
 struct StoreLimits {
@@ -16,6 +32,7 @@ struct StoreLimits {
   int64_t download_bytes_per_second = 0;
   int requests_per_second = 0;
   int requests_in_flight_max = 0;
+  std::shared_ptr<ByteLimiters> bytes = nullptr;  // in place of the first two
 };
 
 // Lets calls pass to `inner` (borrowed) no faster than `limits`. Bytes are paid for when their
@@ -39,8 +56,7 @@ class LimitedObjectStore : public ForwardingObjectStore {
 
   const int requests_in_flight_max_;
   RateLimiter requests_;
-  RateLimiter upload_bytes_;
-  RateLimiter download_bytes_;
+  const std::shared_ptr<ByteLimiters> bytes_;
   Mutex mutex_;
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<std::stop_source> queue_ ABSL_GUARDED_BY(mutex_);  // each requested at its turn

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -584,6 +586,69 @@ TEST_F(LimitedObjectStoreTest, SmallObjectsDoNotWaitBehindPacks) {
   EXPECT_EQ(clock_.Now(), start);
   EXPECT_THAT(store.Put(ctx_, "next", std::string(1 << 20, 'x'), {}), IsOk());
   EXPECT_GE(clock_.Now() - start, absl::Seconds(10 << 10));  // The lock's bytes count, too.
+}
+
+// Calls back once the first sleep is over, half a second after it began.
+class WokenClock : public FakeClock {
+ public:
+  bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
+    const bool woke = FakeClock::SleepUntil(wake_at, std::move(stop));
+    if (const auto call = std::exchange(on_woken, nullptr); call) {
+      call();
+    }
+    return woke;
+  }
+  mutable std::function<void()> on_woken;
+};
+
+TEST(ByteLimitersTest, AnotherRateCountsWithinASecondForCallsThatWait) {
+  constexpr int64_t kMiB = 1 << 20;
+  struct Case {
+    int64_t before, after;  // bytes a second
+    absl::Duration waits;   // behind 10 MiB
+  };
+  for (const Case& test :
+       {Case{kMiB, 0, absl::Milliseconds(500)}, Case{4 * kMiB, 16 * kMiB, absl::Seconds(1)},
+        Case{10 * kMiB, kMiB, absl::Milliseconds(5500)}}) {
+    for (const bool is_upload : {true, false}) {
+      WokenClock clock;
+      clock.SetAutoAdvance(true);
+      const CallContext ctx{.clock = &clock};
+      ByteLimiters bytes(test.before, test.before);
+      RateLimiter& limiter = is_upload ? bytes.upload : bytes.download;
+      const auto wait = [&] {
+        const absl::Time start = clock.Now();
+        EXPECT_THAT(limiter.Take(ctx, 10 * kMiB), IsOk());
+        return clock.Now() - start;
+      };
+      EXPECT_EQ(wait(), absl::ZeroDuration());
+      clock.on_woken = [&] { limiter.SetRate(clock, static_cast<double>(test.after)); };
+      EXPECT_EQ(wait(), test.waits) << test.before << " to " << test.after;
+      clock.on_woken = nullptr;
+      if (test.after > 0) {
+        EXPECT_EQ(wait(), absl::Seconds(10) * kMiB / test.after) << "those who come later, too";
+      }
+    }
+  }
+}
+
+// What was sent without a limit is not owed once there is one, and stores that share it add up.
+TEST_F(LimitedObjectStoreTest, AFirstLimitCountsFromThenOn) {
+  const auto bytes = std::make_shared<ByteLimiters>();
+  LimitedObjectStore one(inner_, {.upload_bytes_per_second = 1, .bytes = bytes});
+  LimitedObjectStore other(inner_, {.bytes = bytes});
+  const std::string pack(20'000, 'x');
+  EXPECT_THAT(one.Put(ctx_, "p", pack, {}), IsOk());
+  EXPECT_THAT(one.Put(ctx_, "p", pack, {}), IsOk());
+  const absl::Time start = clock_.Now();
+  bytes->SetRates(clock_, 100, 50);
+  EXPECT_THAT(one.Put(ctx_, "p", pack, {}), IsOk());
+  EXPECT_EQ(clock_.Now(), start);
+  EXPECT_THAT(other.Put(ctx_, "p", pack, {}), IsOk());
+  EXPECT_EQ(clock_.Now() - start, absl::Seconds(200));
+  EXPECT_THAT(one.GetRange(ctx_, "key", {0, 100}), IsOk());
+  EXPECT_THAT(other.GetRange(ctx_, "key", {0, 100}), IsOk());
+  EXPECT_EQ(clock_.Now() - start, absl::Seconds(202));
 }
 
 TEST_F(LimitedObjectStoreTest, RequestsOfEveryKindTakeTheirTime) {
