@@ -287,7 +287,8 @@ absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& op
   settings.google_environment = storage::GoogleEnvironment::Read(get);
   settings.proxy = net::ProxySettings::FromEnvironment();
   settings.limits = {.upload_bytes_per_second = options.limit_upload_kib * 1024,
-                     .download_bytes_per_second = options.limit_download_kib * 1024};
+                     .download_bytes_per_second = options.limit_download_kib * 1024,
+                     .bytes = options.byte_limiters};
   settings.tls.insecure_skip_verify = options.insecure_tls;
   const bool in_s3 = kind == storage::Location::Kind::kS3;
   const bool in_bucket = kind != storage::Location::Kind::kDirectory;

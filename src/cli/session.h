@@ -22,6 +22,7 @@
 #include "incremental/mover/memory_plan.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
+#include "storage/limited_object_store.h"
 #include "storage/location.h"
 
 namespace csidelta::cli {
@@ -89,8 +90,9 @@ struct GlobalOptions {
   bool insecure_tls = false;
   int64_t limit_upload_kib = 0;
   int64_t limit_download_kib = 0;
-  std::vector<std::string> store_options;  // "s3.region=eu-west-1"
-  ClusterRepositoryFlags in_cluster;       // instead of `choice`
+  std::shared_ptr<storage::ByteLimiters> byte_limiters = nullptr;  // in place of both, if not null
+  std::vector<std::string> store_options;                          // "s3.region=eu-west-1"
+  ClusterRepositoryFlags in_cluster;                               // instead of `choice`
   ClusterOptions cluster;
 };
 

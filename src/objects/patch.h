@@ -24,6 +24,7 @@ struct RepositorySize;
 struct RequestStatus;
 struct Verification;
 struct VolumeBase;
+struct JobRates;
 struct VolumeJob;
 struct VolumeTaskStatus;
 
@@ -134,7 +135,8 @@ class Patch {
   // --- VolumeTask
   // With what is not set nothing of the run before stays.
   Patch& SetStatus(const VolumeTaskStatus& status);
-  Patch& SetJob(const VolumeJob& job);  // and nothing of the one before
+  Patch& SetJob(const VolumeJob& job);        // and nothing of the one before
+  Patch& SetJobRates(const JobRates& rates);  // all else of the job stays
 
   bool is_empty() const { return json_.empty(); }
   const Json& json() const { return json_; }

@@ -37,8 +37,7 @@ constexpr auto kRepositoryFields = [](auto& fields, auto& repository) {
 
 constexpr auto kLimitFields = [](auto& fields, auto& limits) {
   fields("memoryBytes", limits.memory_bytes);
-  fields("uploadKiBPerSecond", limits.upload_kib_per_second);
-  fields("downloadKiBPerSecond", limits.download_kib_per_second);
+  kJobRateFields(fields, limits.rates);
 };
 
 constexpr auto kUploadFields = [](auto& fields, auto& work) {
@@ -200,6 +199,10 @@ Json ToJson(const VolumeJob& job) {
 }
 
 Patch& Patch::SetJob(const VolumeJob& job) { return Set({"spec", "job"}, ToJson(job)); }
+
+Patch& Patch::SetJobRates(const JobRates& rates) {
+  return Set({"spec", "job", "limits"}, WriteFields(kJobRateFields, rates));
+}
 
 absl::StatusOr<VolumeJob> ReadJob(const Json& json) {
   VolumeJob job;

@@ -63,11 +63,23 @@ struct JobRepository {
   friend bool operator==(const JobRepository&, const JobRepository&) = default;
 };
 
+// How fast a worker may send to and read from its bucket, in KiB a second. 0: no limit.
+struct JobRates {
+  int64_t upload = 0;
+  int64_t download = 0;
+
+  friend bool operator==(const JobRates&, const JobRates&) = default;
+};
+// Names of the fields of both; for JSON.
+inline constexpr auto kJobRateFields = [](auto& fields, auto& rates) {
+  fields("uploadKiBPerSecond", rates.upload);
+  fields("downloadKiBPerSecond", rates.download);
+};
+
 // Limits of the worker. 0: no limit.
 struct JobLimits {
   int64_t memory_bytes = 0;  // of buffers, within what its container may have
-  int64_t upload_kib_per_second = 0;
-  int64_t download_kib_per_second = 0;
+  JobRates rates = {};       // change while the worker runs
 
   friend bool operator==(const JobLimits&, const JobLimits&) = default;
 };

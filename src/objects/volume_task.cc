@@ -62,6 +62,7 @@ constexpr auto kTaskStatusFields = [](auto& fields, auto& status) {
   fields.IfSet("stage", status.stage);
   fields.IfSet("bytesPerSecond", status.bytes_per_second);
   fields.IfSet("secondsLeft", status.seconds_left);
+  fields.IfSet("observedGeneration", status.observed_generation);
   fields.IfSet("startTimestamp", status.started_at, WholeSeconds());
   fields.IfSet("heartbeatTimestamp", status.heartbeat_at, WholeSeconds());
   fields.IfSet("completionTimestamp", status.completed_at, WholeSeconds());
@@ -149,6 +150,12 @@ absl::StatusOr<VolumeJob> VolumeTask::job() const {
   return job;
 }
 
+std::optional<JobRates> VolumeTask::rates() const {
+  return Find({"spec", "job"}) == nullptr
+             ? std::nullopt
+             : std::optional(ReadFields<JobRates>(kJobRateFields, Find({"spec", "job", "limits"})));
+}
+
 VolumeTaskStatus VolumeTask::status() const {
   auto status = ReadFields<VolumeTaskStatus>(kTaskStatusFields, Find({"status"}));
   if (const Json* outcome = Find({"status", "outcome"}); outcome != nullptr) {
@@ -169,10 +176,11 @@ std::optional<absl::Time> VolumeTask::attempt_at() const {
 std::string VolumeTask::WithoutProgress() const {
   Json rest = json();
   for (const char* name : {"stage", "doneBytes", "totalBytes", "bytesPerSecond", "secondsLeft",
-                           "heartbeatTimestamp"}) {
+                           "observedGeneration", "heartbeatTimestamp"}) {
     EraseJson(rest, {"status", name});
   }
-  for (const char* name : {"resourceVersion", "managedFields"}) {
+  EraseJson(rest, {"spec", "job", "limits"});
+  for (const char* name : {"generation", "resourceVersion", "managedFields"}) {
     EraseJson(rest, {"metadata", name});
   }
   return DumpJson(rest);

@@ -87,6 +87,7 @@ struct VolumeTaskStatus {
   int64_t total_bytes = 0;                       // 0: not known
   std::optional<int64_t> bytes_per_second = {};  // in the last seconds before the heartbeat
   std::optional<int64_t> seconds_left = {};      // where these suffice to know it
+  int64_t observed_generation = 0;               // of the task whose rates the worker keeps to
   std::optional<absl::Time> started_at = {};
   std::optional<absl::Time> heartbeat_at = {};
   std::optional<absl::Time> completed_at = {};
@@ -117,6 +118,10 @@ class VolumeTask : public ObjectOf<VolumeTask> {
   // Errors of ReadJob(). INVALID_ARGUMENT also if there is no job yet, or its type is not that of
   // the task.
   absl::StatusOr<VolumeJob> job() const;
+  // Of the job, even if that cannot be read; nothing if there is none yet.
+  std::optional<JobRates> rates() const;
+  // Grows with each change of the spec.
+  int64_t generation() const { return Number({"metadata", "generation"}); }
   VolumeTaskStatus status() const;
   int64_t done_bytes() const { return Number({"status", "doneBytes"}); }
   int64_t total_bytes() const { return Number({"status", "totalBytes"}); }  // 0: not known
@@ -131,7 +136,7 @@ class VolumeTask : public ObjectOf<VolumeTask> {
   // uid of an earlier Pod whose end was not observed; "".
   std::string unseen_end() const { return Annotation(kUnseenEndAnnotation); }
 
-  // Text of all of it that a worker does not change while it moves on.
+  // Text of all of it that neither a worker nor a change of its rates alters while it moves on.
   std::string WithoutProgress() const;
 };
 

@@ -169,6 +169,9 @@ TEST_F(StoreSettingsTest, UploadsAndDownloadsKeepToTheLimitsOfTheFlags) {
     ASSERT_THAT(store.Get(ctx, key, 1 << 20), IsOk());
   }
   EXPECT_NEAR(absl::ToDoubleSeconds(clock.Now() - stored), 40, 0.01);
+  options_.byte_limiters = std::make_shared<storage::ByteLimiters>(1, 1);  // as of a worker
+  ASSERT_THAT(Apply(), IsOk());
+  EXPECT_EQ(settings_.limits.bytes, options_.byte_limiters);
 }
 
 TEST_F(StoreSettingsTest, AWholeSystemsBundleFits) {

@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <set>
 #include <stop_token>
 
+#include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/patch.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -80,6 +84,33 @@ TEST_F(TaskRunnerTest, SaysHowItEnded) {
   EXPECT_EQ(status.node, "node-a");
   EXPECT_TRUE(status.started_at.has_value());
   EXPECT_TRUE(status.completed_at.has_value());
+}
+
+// The controller gives to others what a worker reports that it does not use any more.
+TEST_F(TaskRunnerTest, RatesOfTheTaskCountWhileItRuns) {
+  const auto set_upload = [&](int64_t kib) {
+    const objects::Patch rates = objects::Patch().SetJobRates({.upload = kib});
+    EXPECT_THAT(objects::Apply(Context(), api_, task_, rates), IsOk());
+  };
+  set_upload(5);
+  std::set<int64_t> set;
+  const auto await_reported = [&] {
+    support::Await("the newest rates to be reported", [&] {
+      return Status().observed_generation == GetInt(*api_.Find(task_), {"metadata", "generation"});
+    });
+  };
+  EXPECT_THAT(
+      RunTask(Context(), api_, task_, "node-a",
+              [&](const CallContext&, const objects::VolumeJob&, const TaskProgress&) {
+                await_reported();
+                set_upload(-1);
+                set_upload(7);
+                await_reported();
+                return Done();
+              },
+              {.set_rates = [&](const objects::JobRates& rates) { set.insert(rates.upload); }}),
+      IsOkAndHolds(objects::TaskPhase::kSucceeded));
+  EXPECT_THAT(set, testing::ElementsAre(5, 7));
 }
 
 TEST_F(TaskRunnerTest, AFailureKeepsItsSentence) {

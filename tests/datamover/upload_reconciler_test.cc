@@ -393,8 +393,8 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
                          MoverBed::ClaimUid("shop", "data")));
   EXPECT_TRUE(job.repository.has_keyring);
   EXPECT_EQ(job.limits.memory_bytes, MemoryBudgetBytes(bed_.env.settings.worker.resources));
-  EXPECT_EQ(job.limits.upload_kib_per_second, 2048);
-  EXPECT_EQ(job.limits.download_kib_per_second, 0);
+  EXPECT_EQ(job.limits.rates.upload, 2048);
+  EXPECT_EQ(job.limits.rates.download, 0);
   EXPECT_EQ(k8s::Label(pod, "velero.io/data-upload"), "");
   EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), task_name);
   EXPECT_TRUE(bed_.api.Find({SecretType(), "mover", task_name}).has_value());

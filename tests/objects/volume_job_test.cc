@@ -29,9 +29,7 @@ VolumeJob JobOf(VolumeWork work) {
                          .is_read_only = true,
                          .has_certificates = true,
                          .has_keyring = true},
-          .limits = {.memory_bytes = int64_t{1} << 40,
-                     .upload_kib_per_second = 1,
-                     .download_kib_per_second = 2},
+          .limits = {.memory_bytes = int64_t{1} << 40, .rates = {.upload = 1, .download = 2}},
           .lock_wait = absl::Seconds(10),
           .ended_pods = {"a", "b"},
           .work = std::move(work)};

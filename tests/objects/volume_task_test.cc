@@ -113,10 +113,14 @@ TEST(VolumeTask, NothingOfTheRunBeforeStays) {
 
 TEST(VolumeTask, OnlyProgressLeavesTheRestAsItIs) {
   const Json before = {{"metadata", {{"name", "a"}, {"resourceVersion", "1"}}},
+                       {"spec", {{"job", {{"limits", Json::object()}}}}},
                        {"status", {{"phase", "Running"}, {"doneBytes", 1}}}};
   Json moved = before;
   moved["metadata"]["resourceVersion"] = "2";
   moved["status"].update({{"doneBytes", 2}, {"totalBytes", 3}, {"stage", "audit"}});
+  moved["status"]["observedGeneration"] = 2;
+  moved["metadata"]["generation"] = 2;
+  moved["spec"]["job"]["limits"] = {{"uploadKiBPerSecond", 5}};
   const auto rest = [](const Json& json) {
     return support::As<VolumeTask>(json).WithoutProgress();
   };
@@ -151,7 +155,7 @@ TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
   const Json& properties = schema.at("properties");
   VolumeTaskStatus status;
   status.stage = status.node = "x";
-  status.bytes_per_second = status.seconds_left = 1;
+  status.bytes_per_second = status.seconds_left = status.observed_generation = 1;
   status.started_at = status.heartbeat_at = status.completed_at = absl::UnixEpoch();
   status.outcome =
       Outcome{.backup = BackupFigures(), .restore = RestoreFigures{.host = "h", .path = "/p"}};

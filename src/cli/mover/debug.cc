@@ -57,7 +57,8 @@ constexpr absl::string_view kShown =
     "percentPerDay workers limits total perNode perNamespace bases maxAge restore "
     "intoExistingVolumes deletions storageClasses intermediateClass readOnlyMany limit drivers "
     "keepBase backupStorageLocations immutability days worker resources requests cpu memory "
-    "scratchSize limitUpload limitDownload podSecurity ";
+    "scratchSize limitUpload limitDownload podSecurity "
+    "uploadKiBPerSecond downloadKiBPerSecond ";
 bool IsShown(absl::string_view name) {
   return absl::StrContains(kShown, absl::StrCat(" ", name, " ")) ||
          absl::EndsWith(name, "Timestamp") || absl::EndsWith(name, "Time") ||

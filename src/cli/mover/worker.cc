@@ -18,6 +18,7 @@
 #include "datamover/worker/task_runner.h"
 #include "k8s/rest_client.h"
 #include "repository/repository.h"
+#include "storage/limited_object_store.h"
 
 namespace csidelta::cli {
 namespace {
@@ -39,8 +40,11 @@ class WorkerCommand : public Command {
   objects::Outcome RunJob(const CallContext& ctx, const VolumeJob& job,
                           const TaskProgress& progress,
                           const ProgramEnvironment& environment) const;
-  static GlobalOptions OptionsOf(const VolumeJob& job);
+  GlobalOptions OptionsOf(const VolumeJob& job) const;
 
+  // Of all stores that the job opens; their rates follow the task.
+  const std::shared_ptr<storage::ByteLimiters> limiters_ =
+      std::make_shared<storage::ByteLimiters>();
   std::string task_;
   ClusterAccess access_;
 };
@@ -69,13 +73,19 @@ absl::StatusOr<ExitCode> WorkerCommand::Run(const CallContext& ctx, Session& ses
   datamover::WriteFence fence(*ctx.clock);
   ProgramEnvironment environment = session.environment();
   environment.await_writing = [&fence](const CallContext& job_ctx) { return fence.Await(job_ctx); };
-  ASSIGN_OR_RETURN(const TaskPhase phase,
-                   datamover::RunTask(ctx, *api, task, Variable(get, kNodeVariable),
-                                      [&](const CallContext& job_ctx, const VolumeJob& job,
-                                          const TaskProgress& progress) {
-                                        return RunJob(job_ctx, job, progress, environment);
-                                      },
-                                      {.uid = Variable(get, kPodVariable), .fence = &fence}));
+  ASSIGN_OR_RETURN(
+      const TaskPhase phase,
+      datamover::RunTask(
+          ctx, *api, task, Variable(get, kNodeVariable),
+          [&](const CallContext& job_ctx, const VolumeJob& job, const TaskProgress& progress) {
+            return RunJob(job_ctx, job, progress, environment);
+          },
+          {.uid = Variable(get, kPodVariable),
+           .fence = &fence,
+           .set_rates = [&](const objects::JobRates& rates) {
+             limiters_->SetRates(*ctx.clock, 1024.0 * static_cast<double>(rates.upload),
+                                 1024.0 * static_cast<double>(rates.download));
+           }}));
   session.console().Info(phase == TaskPhase::kNone ? absl::StrCat("task ", task_, " is gone")
                                                    : absl::StrCat("task ", task_, " ended as ",
                                                                   objects::ToString(phase)));
@@ -139,11 +149,10 @@ objects::Outcome WorkerCommand::RunJob(const CallContext& ctx, const VolumeJob& 
   return failed;
 }
 
-GlobalOptions WorkerCommand::OptionsOf(const VolumeJob& job) {
+GlobalOptions WorkerCommand::OptionsOf(const VolumeJob& job) const {
   GlobalOptions options = cli::OptionsOf(job.repository);
   options.retry_lock = job.lock_wait;
-  options.limit_upload_kib = job.limits.upload_kib_per_second;
-  options.limit_download_kib = job.limits.download_kib_per_second;
+  options.byte_limiters = limiters_;
   if (job.limits.memory_bytes > 0) {
     options.memory_budget_bytes = job.limits.memory_bytes;
   }

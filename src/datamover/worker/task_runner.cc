@@ -77,13 +77,17 @@ bool IsGivenUp(const objects::VolumeTask* task, const std::string& uid) {
   return task == nullptr || task->is_canceled() || task->uid() != uid;
 }
 
-// Follows the task until it is given up or `ctx` is stopped.
-void WatchForCancel(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
-                    const std::string& uid, Stopper& stopper) {
+// Follows the task, and its rates, until it is given up or `ctx` is stopped.
+void WatchTask(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
+               const std::string& uid, TaskReport& report, Stopper& stopper) {
   while (ctx.Check().ok()) {
     const absl::Status seen = objects::WaitFor<objects::VolumeTask>(
         ctx, api, task, [&](const objects::VolumeTask* now) -> absl::StatusOr<bool> {
-          return IsGivenUp(now, uid);
+          const bool is_given_up = IsGivenUp(now, uid);
+          if (!is_given_up) {
+            report.FollowRates(*now);
+          }
+          return is_given_up;
         });
     if (seen.ok()) {
       stopper.Cancel();
@@ -125,7 +129,7 @@ objects::Outcome RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8
   const std::jthread reporting(
       [&](std::stop_token stop) { KeepReporting(context_of(std::move(stop)), report, stopper); });
   const std::jthread watching([&](std::stop_token stop) {
-    WatchForCancel(context_of(std::move(stop)), api, task, uid, stopper);
+    WatchTask(context_of(std::move(stop)), api, task, uid, report, stopper);
   });
   return run(work_ctx, job,
              [&report](const incremental::TransferProgress& now) { report.Progress(now); });
@@ -200,9 +204,23 @@ void TaskReport::Progress(const incremental::TransferProgress& now) {
   status_.total_bytes = now.total_bytes + now.resumed_bytes;
 }
 
+void TaskReport::FollowRates(const objects::VolumeTask& task) {
+  const absl::StatusOr<objects::VolumeJob> job = task.job();
+  if (!job.ok()) {
+    return;
+  }
+  if (pod_.set_rates) {
+    pod_.set_rates(job->limits.rates);
+  }
+  const MutexLock lock(mutex_);
+  // Only now: the controller gives to others what is reported not to be used any more.
+  status_.observed_generation = task.generation();
+}
+
 bool TaskReport::IsDue(absl::Duration now) const {
   const bool is_first = written_.done_bytes == 0 && status_.done_bytes > 0;
   return now - written_at_ >= kReportEvery || is_first || status_.stage != written_.stage ||
+         status_.observed_generation != written_.observed_generation ||
          (written_.total_bytes == 0 && status_.total_bytes > 0);
 }
 
@@ -326,6 +344,7 @@ absl::StatusOr<objects::TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClien
     CSIDELTA_LOG(kWarn, "the task is another Pod's", {"task", ToString(task)});
     return objects::TaskPhase::kNone;
   }
+  report.FollowRates(object);
   Stopper stopper(ctx);
   if (IsGivenUp(&object, uid)) {
     stopper.Cancel();

@@ -27,10 +27,12 @@ inline constexpr absl::Duration kReportEvery = absl::Seconds(10);
 // How long writing the final status is retried while the API server is away.
 inline constexpr absl::Duration kFinalStatusTimeMax = absl::Minutes(10);
 
-// The Pod that a worker runs in. Both may be omitted: then the task is never taken away.
+// The Pod that a worker runs in. All may be omitted: then the task is never taken away.
 struct WorkerPodRef {
   std::string uid = {};
   WriteFence* fence = nullptr;  // renewed when the task is reached, closed when it is another's
+  // Called before the work begins and whenever the task changes, by one thread at a time.
+  std::function<void(const objects::JobRates& rates)> set_rates = {};
 };
 
 // Keeps a VolumeTask's status in step with the work. Thread-safe, but for Step() and Finish(),
@@ -50,9 +52,13 @@ class TaskReport {
 
   void Progress(const incremental::TransferProgress& now);
 
+  // Has the work keep to the rates of the task, and says so in the status. A job that cannot be
+  // read changes nothing. One caller at a time.
+  void FollowRates(const objects::VolumeTask& task);
+
   // Writes the status, with the rate of the last seconds, if it was not written for kReportEvery,
-  // or if another stage began, the size became known or the first byte was done. To be called each
-  // second. FAILED_PRECONDITION if the task is another Pod's now.
+  // or if another stage began, the rates changed, the size became known or the first byte was done.
+  // To be called each second. FAILED_PRECONDITION if the task is another Pod's now.
   absl::Status Step(const CallContext& ctx);
 
   // Writes `status`, with retries until it is written, the task is gone or another Pod's, or

@@ -417,8 +417,8 @@ objects::VolumeJob WorkerRun::Describe(const WorkerJob& job) const {
   const WorkerSettings& worker = env_.settings.worker;
   return {.repository = job.access.repository,
           .limits = {.memory_bytes = MemoryBudgetBytes(worker.resources),
-                     .upload_kib_per_second = worker.upload_kib_per_second_max,
-                     .download_kib_per_second = worker.download_kib_per_second_max},
+                     .rates = {.upload = worker.upload_kib_per_second_max,
+                               .download = worker.download_kib_per_second_max}},
           .lock_wait = job.lock_wait,
           .ended_pods = env_.ended_pods->Of(job.access.repository.address),
           .work = job.work};
