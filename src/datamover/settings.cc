@@ -1,6 +1,7 @@
 #include "datamover/settings.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -21,6 +22,9 @@ constexpr int64_t kValuesMax = 10'000;
 constexpr int64_t kTransfersMax = 1000;
 constexpr int64_t kDeletionWorkersMax = 100;
 constexpr int64_t kKibPerSecondMax = 1'000'000'000;
+// Of all workers together, and for each of those that may run at once.
+constexpr int64_t kSharedKibMin = 256;
+constexpr int64_t kShareKibMin = 16;
 constexpr std::size_t kWindowsMax = 24;
 constexpr int64_t kGroupMax = int64_t{1} << 31;
 constexpr int64_t kMemoryLeast = int64_t{128} << 20;
@@ -92,8 +96,8 @@ void ReadWorker(JsonSection& section, WorkerSettings& out) {
   section.Inner("resources",
                 [&out](JsonSection& resources) { ReadResources(resources, out.resources); });
   ReadQuantity(section, "scratchSize", out.scratch_size);
-  section.Number("limitUpload", 1, kKibPerSecondMax, out.upload_kib_per_second_max);
-  section.Number("limitDownload", 1, kKibPerSecondMax, out.download_kib_per_second_max);
+  section.Number("limitUpload", 1, kKibPerSecondMax, out.rates_max.upload);
+  section.Number("limitDownload", 1, kKibPerSecondMax, out.rates_max.download);
   section.NumberList("supplementalGroups", 1, kGroupMax - 1, out.supplemental_groups,
                      "a list of group numbers above 0");
   ReadPodSecurity(section, out.has_fixed_user);
@@ -182,6 +186,22 @@ absl::Status CheckLocksAreRenewed(const MoverSettings& settings) {
   return absl::OkStatus();
 }
 
+// No worker is left without a share.
+absl::Status CheckSharesSuffice(const MoverSettings& settings) {
+  const int64_t least = kShareKibMin * WorkersMax(settings);
+  for (const auto& [name, rate] :
+       {std::pair("uploadKiBPerSecond", settings.rates_max.upload),
+        std::pair("downloadKiBPerSecond", settings.rates_max.download)}) {
+    if (rate > 0 && rate < least) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "limits.", name, ": ", rate, " is less than ", kShareKibMin, " for each of the ",
+          WorkersMax(settings), " workers that may run at once; set it to at least ", least,
+          ", or lower limits.total, deletions.workers or checks.workers"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 void ReadProxy(JsonSection& section, net::ProxySettings& out) {
   section.Text("https", out.https_proxy, "http://[user:password@]host[:port] of an HTTP proxy",
                [](const std::string& text) {
@@ -235,6 +255,8 @@ void ReadAll(JsonSection& section, MoverSettings& out) {
     ReadCount(limits, "total", kTransfersMax, out.transfers_max);
     ReadCount(limits, "perNode", kTransfersMax, out.transfers_per_node_max);
     ReadCount(limits, "perNamespace", kTransfersMax, out.transfers_per_namespace_max);
+    limits.Number("uploadKiBPerSecond", kSharedKibMin, kKibPerSecondMax, out.rates_max.upload);
+    limits.Number("downloadKiBPerSecond", kSharedKibMin, kKibPerSecondMax, out.rates_max.download);
   });
   section.Inner("restore", [&out](JsonSection& restore) {
     restore.Flag("ignoreDelayBinding", out.ignore_delay_binding);
@@ -292,6 +314,7 @@ absl::StatusOr<MoverSettings> ParseMoverSettings(absl::string_view text) {
   RETURN_IF_ERROR(
       ReadJsonText(text, kValuesMax, [&settings](JsonSection& all) { ReadAll(all, settings); }));
   RETURN_IF_ERROR(CheckLocksAreRenewed(settings));
+  RETURN_IF_ERROR(CheckSharesSuffice(settings));
   return settings;
 }
 
@@ -353,6 +376,16 @@ bool KeepsBase(const MoverSettings& settings, absl::string_view driver) {
   const std::vector<CostlyBase>& costly = CostlyBases();
   return std::none_of(costly.begin(), costly.end(),
                       [driver](const CostlyBase& base) { return base.driver == driver; });
+}
+
+int WorkersMax(const MoverSettings& settings) {
+  return settings.transfers_max + settings.deletions.workers_max + settings.checks.workers;
+}
+
+objects::JobRates FirstRates(const MoverSettings& settings) {
+  const objects::JobRates &all = settings.rates_max, &one = settings.worker.rates_max;
+  return {.upload = all.upload > 0 ? kFirstKib : one.upload,
+          .download = all.download > 0 ? kFirstKib : one.download};
 }
 
 int64_t MemoryBudgetBytes(const WorkerResources& resources) {

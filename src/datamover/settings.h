@@ -55,9 +55,8 @@ struct WorkerResources {
 struct WorkerSettings {
   WorkerResources resources;
   std::string scratch_size = "1Gi";
-  int64_t upload_kib_per_second_max = 0;    // of one worker; 0 for no limit
-  int64_t download_kib_per_second_max = 0;  // likewise
-  bool has_fixed_user = true;  // the image's; else the one that the mover's namespace prescribes
+  objects::JobRates rates_max;  // of one worker
+  bool has_fixed_user = true;   // the image's; else the one that the mover's namespace prescribes
   // Beside its own group; 6 is the group of block devices on a node.
   std::vector<int64_t> supplemental_groups = {6};
   std::string priority_class;
@@ -100,6 +99,7 @@ struct MoverSettings {
   int transfers_max = 10;  // uploads and downloads at once
   int transfers_per_node_max = 2;
   int transfers_per_namespace_max = 0;      // 0 for no limit of its own
+  objects::JobRates rates_max;              // of all workers together, which share them
   bool ignore_delay_binding = false;        // a restored claim is filled before a Pod uses it
   bool writes_into_existing = false;        // the volume of a PVC that exists may be written into
   bool is_paused = false;                   // no transfer is admitted
@@ -154,6 +154,14 @@ const std::vector<CostlyBase>& CostlyBases();
 // Whether the newest volume snapshot is kept as the base of the next upload: by the setting for its
 // driver, else unless it is in CostlyBases().
 bool KeepsBase(const MoverSettings& settings, absl::string_view driver);
+
+// How many workers may run at once: for transfers, deletions and checks.
+int WorkersMax(const MoverSettings& settings);
+
+// The rates of a worker that begins: of what all share, too little to count, until its share is
+// known.
+inline constexpr int64_t kFirstKib = 1;
+objects::JobRates FirstRates(const MoverSettings& settings);
 
 // The --memory-budget of a worker: its memory limit less what the control connection takes.
 int64_t MemoryBudgetBytes(const WorkerResources& resources);

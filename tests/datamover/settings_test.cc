@@ -46,7 +46,7 @@ TEST(MoverSettings, AreTheDefaultsWhereNothingIsSaid) {
 TEST(MoverSettings, SayWhatIsWritten) {
   const auto settings = ParseMoverSettings(R"({
     "paused": true, "uploadWindows": ["22:00-06:00", "12:00-13:00"], "prepareTimeout": "45m", "onFallback": "fail", "limits": {"total": 4, "perNode": 1,
-    "perNamespace": 3}, "backupStorageLocations": {"far": {"limit": 5}},
+    "perNamespace": 3, "uploadKiBPerSecond": 65536, "downloadKiBPerSecond": 1712}, "backupStorageLocations": {"far": {"limit": 5}},
     "checks": {"percentPerDay": 0, "workers": 2},
     "restore": {"ignoreDelayBinding": true, "intoExistingVolumes": true},
     "deletions": {"workers": 100, "giveUpAfter": "1h"},
@@ -76,6 +76,7 @@ TEST(MoverSettings, SayWhatIsWritten) {
   EXPECT_EQ(settings->transfers_max, 4);
   EXPECT_EQ(settings->transfers_per_node_max, 1);
   EXPECT_EQ(settings->transfers_per_namespace_max, 3);
+  EXPECT_EQ(settings->rates_max, (objects::JobRates{.upload = 65536, .download = 1712}));
   EXPECT_EQ(settings->locations.at("far").transfers_max, 5);
   EXPECT_TRUE(settings->ignore_delay_binding);
   EXPECT_TRUE(settings->writes_into_existing);
@@ -95,8 +96,8 @@ TEST(MoverSettings, SayWhatIsWritten) {
   EXPECT_THAT(settings->worker.supplemental_groups, ElementsAre(6, 994));
   EXPECT_FALSE(settings->worker.has_fixed_user);
   EXPECT_EQ(settings->worker.tolerations.json().size(), 1U);
-  EXPECT_EQ(settings->worker.upload_kib_per_second_max, 2048);
-  EXPECT_EQ(settings->worker.download_kib_per_second_max, 4096);
+  EXPECT_EQ(settings->worker.rates_max.upload, 2048);
+  EXPECT_EQ(settings->worker.rates_max.download, 4096);
 }
 
 TEST(MoverSettings, ALocationIsImmutableAndDeletedFromByOthers) {
@@ -188,6 +189,22 @@ TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
   }
 }
 
+TEST(MoverSettings, ALimitForAllWorkersLeavesEachAShare) {
+  for (const auto& [text, error] : std::vector<std::pair<const char*, const char*>>{
+           {R"({"limits": {"uploadKiBPerSecond": 0}})",
+            "limits.uploadKiBPerSecond: 0 is not a number from 256 to 1000000000"},
+           {R"({"limits": {"downloadKiBPerSecond": -5}})", "limits.downloadKiBPerSecond: -5"},
+           {R"({"limits": {"uploadKiBPerSecond": 1000000001}})",
+            "limits.uploadKiBPerSecond: 10000"},
+           {R"({"limits": {"uploadKiBPerSecond": "10M"}})", "limits.uploadKiBPerSecond"},
+           {R"({"limits": {"downloadKiBPerSecond": 400, "total": 21}})",
+            "limits.downloadKiBPerSecond: 400 is less than 16 for each of the 26 workers that may "
+            "run at once; set it to at least 416"}}) {
+    EXPECT_THAT(ParseMoverSettings(text),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(error)));
+  }
+}
+
 TEST(MoverSettings, AProxySpeaksHttp) {
   const auto settings =
       ParseMoverSettings(R"({"proxy": {"https": "http://me:pw@proxy:3128", "noProxy": ".a,b"}})");
@@ -204,10 +221,10 @@ TEST(MoverSettings, AProxySpeaksHttp) {
 }
 
 TEST(MoverSettings, ThoseThatThereAreNotAreRefusedByName) {
-  EXPECT_THAT(
-      ParseMoverSettings(R"({"limits": {"perVolume": 1}})"),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("limits.perVolume"), HasSubstr("perNamespace, perNode, total"))));
+  EXPECT_THAT(ParseMoverSettings(R"({"limits": {"perVolume": 1}})"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("limits.perVolume"),
+                             HasSubstr("perNamespace, perNode, total, upload"))));
   EXPECT_THAT(ParseMoverSettings(R"({"\u0001": 1})"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\\x01")));
 }
@@ -319,7 +336,7 @@ Json At(const std::vector<std::string>& path, Json value, const Json& beside) {
 
 TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
   const std::vector<Leaf> leaves = SchemaLeaves();
-  EXPECT_EQ(leaves.size(), 46U);
+  EXPECT_EQ(leaves.size(), 48U);
   for (const Leaf& leaf : leaves) {
     const std::string path = absl::StrJoin(leaf.path, ".");
     EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, SomeLegalValue(leaf.node), leaf.beside))),

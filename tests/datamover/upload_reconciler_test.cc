@@ -372,7 +372,7 @@ TEST_F(NamedParentTest, AnyOtherFailsTheUpload) {
 }
 
 TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
-  bed_.env.settings.worker.upload_kib_per_second_max = 2048;
+  bed_.env.settings.worker.rates_max.upload = 2048;
   bed_.env.settings.driver_parameters["d.example.com"] = {"tier=fast"};
   StartRunning();
   const std::string task_name = bed_.TaskNameOfUpload();

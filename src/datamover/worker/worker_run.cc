@@ -413,12 +413,11 @@ absl::StatusOr<Pod> WorkerRun::CreatePod(const CallContext& ctx, Pod pod) {
   return objects::Create(ctx, env_.api, pod);
 }
 
-objects::VolumeJob WorkerRun::Describe(const WorkerJob& job) const {
-  const WorkerSettings& worker = env_.settings.worker;
+objects::VolumeJob WorkerRun::Describe(const objects::VolumeTask& task,
+                                       const WorkerJob& job) const {
   return {.repository = job.access.repository,
-          .limits = {.memory_bytes = MemoryBudgetBytes(worker.resources),
-                     .rates = {.upload = worker.upload_kib_per_second_max,
-                               .download = worker.download_kib_per_second_max}},
+          .limits = {.memory_bytes = MemoryBudgetBytes(env_.settings.worker.resources),
+                     .rates = task.rates().value_or(FirstRates(env_.settings))},
           .lock_wait = job.lock_wait,
           .ended_pods = env_.ended_pods->Of(job.access.repository.address),
           .work = job.work};
@@ -444,7 +443,7 @@ absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx,
       PutSecret(ctx, env_.api,
                 MakeAccessSecret(env_.mover_namespace, task_name_, labels, owner, job.access)));
   env_.access_keeper->RecordMade(job.access, task_name_, ctx.clock->Now());
-  RETURN_IF_ERROR(PutJob(ctx, task, Describe(job)));
+  RETURN_IF_ERROR(PutJob(ctx, task, Describe(task, job)));
   return NextPod{
       .pod = MakeWorkerPod(
           {.namespace_name = env_.mover_namespace,

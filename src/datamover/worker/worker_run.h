@@ -151,7 +151,7 @@ class WorkerRun {
   absl::StatusOr<Seen> Read(const CallContext& ctx) const;
   absl::StatusOr<objects::VolumeTask> RecordTask(const CallContext& ctx,
                                                  const objects::Patch& changes);
-  objects::VolumeJob Describe(const WorkerJob& job) const;
+  objects::VolumeJob Describe(const objects::VolumeTask& task, const WorkerJob& job) const;
   absl::Status PutJob(const CallContext& ctx, const objects::VolumeTask& task,
                       const objects::VolumeJob& job);
   absl::StatusOr<WorkerView> InspectPod(const CallContext& ctx, const objects::Pod& pod,
