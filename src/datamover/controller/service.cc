@@ -26,6 +26,7 @@
 #include "datamover/controller/leftover_reconcilers.h"
 #include "datamover/controller/mover_kinds.h"
 #include "datamover/controller/mover_metrics.h"
+#include "datamover/controller/rate_sharing.h"
 #include "datamover/controller/upload_reconciler.h"
 #include "datamover/mover_environment.h"
 #include "datamover/records/base_reconciler.h"
@@ -96,9 +97,7 @@ class Service {
         .emplace_back(queue, type, reconciler, Leads(), Clock::Real(), concurrent, own_writes)
         .loop;
   }
-  k8s::Informer& Uncached(const k8s::WatchedObjects& objects) {
-    return informers_.emplace_back(objects);
-  }
+  k8s::Informer& Uncached(const k8s::WatchedObjects& objects);
   k8s::Informer& Cached(const k8s::WatchedObjects& objects, k8s::ObjectCache::Filter filter = {});
   std::function<bool()> Leads() const;
   // In whichever of these queues it is.
@@ -171,6 +170,7 @@ class Service {
   RoomReconciler room_{env_};
   GroupReconciler groups_{env_};
   KeptReconciler kept_{env_};
+  RateSharing rate_sharing_{env_, Leads()};
   std::deque<Queue> queues_;
 
   // --- Event handlers
@@ -213,6 +213,7 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
   k8s::Informer& tasks =
       Cached({.type = objects::VolumeTask::Type(), .namespace_name = env_.mover_namespace});
   tasks.Add(task_names_);
+  tasks.Add(rate_sharing_.tasks());
   tasks.Add(Loop("tasks", objects::VolumeTask::Type(), tasks_, concurrent_));
   Cached(MadeForTasks(content, "")).Add(Loop("contents", content, contents_));
   Cached(MadeForTasks(objects::Pod::Type(), env_.mover_namespace)).Add(pod_handler_);
@@ -293,6 +294,8 @@ absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text
   }
   threads.emplace_back([this, &ctx] { WatchGroups(ctx, api_, group_windows_).IgnoreError(); });
   threads.emplace_back([this, &ctx] { record_writer_.Work(ctx); });
+  threads.emplace_back([this, &ctx] { rate_sharing_.FollowSettings(ctx); });
+  threads.emplace_back([this, &ctx] { rate_sharing_.Work(ctx); });
   for (Queue& queue : queues_) {
     threads.emplace_back([&ctx, &queue] { queue.loop.Work(ctx); });
   }
@@ -302,6 +305,10 @@ absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text
   lease_stop.request_stop();
   http->Stop();
   return absl::OkStatus();
+}
+
+k8s::Informer& Service::Uncached(const k8s::WatchedObjects& objects) {
+  return informers_.emplace_back(objects);
 }
 
 k8s::Informer& Service::Cached(const k8s::WatchedObjects& objects,
