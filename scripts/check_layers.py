@@ -62,12 +62,12 @@ ALLOWED["cmd"] = EVERYTHING + ("cli",)
 # nothing else, and says why.
 LINES_MAX = {
     "backupitemactions": 3450,
-    "base": 4675,
+    "base": 4725,
     "cli": 17325,
     "cmd": 200,
     "conformance": 2350,
     "csi": 10675,
-    "datamover": 15400,
+    "datamover": 15750,
     "deleteitemactions": 650,
     "diffsnap": 3650,
     "doctor": 4700,
@@ -78,15 +78,15 @@ LINES_MAX = {
     "k8s": 4750,
     "longhorn": 2125,
     "net": 2525,
-    "objects": 8075,
+    "objects": 8100,
     "plugin": 2125,
     "repository": 14960,
     "restoreitemactions": 2600,
     "snapshots": 6150,
-    "storage": 7690,
+    "storage": 7750,
     "velero": 1600,
 }
-TEST_LINES_MAX = 172_150
+TEST_LINES_MAX = 171_500
 
 # Messages that protoc made from proto/<group>/, and third-party code, have homes: the folders or files that may include
 # them. Of third-party code by a pattern of the include.
