@@ -495,7 +495,7 @@ TEST_F(RestClientTest, DoesNotRepeatAJsonPatch) {
   EXPECT_EQ(requests().size(), 1u);
 }
 
-TEST_F(RestClientTest, ACreateIsTriedForAWhileWhereNobodyListens) {
+TEST_F(RestClientTest, ACreateIsTriedForAWhileWhereNothingListens) {
   Start();
   server_.reset();
   EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", ConfigMap("one")),
