@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "storage/object_rules.h"
 #include "storage/object_store.h"
 
 namespace csidelta::storage {
@@ -50,6 +52,7 @@ class ForwardingObjectStore : public ObjectStore {
   }
   absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
                                        ByteRange range) override {
+    RETURN_IF_ERROR(CheckGetRange(key, range));  // Nothing is booked for what is none.
     return Answered<std::string>(
         ctx, {CallKind::kGet, range.length_bytes},
         [&](const CallContext& passed) { return inner_.GetRange(passed, key, range); });
