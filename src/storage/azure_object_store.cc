@@ -93,10 +93,12 @@ AzureError ReadAzureError(const net::HttpResponse& response) {
   return error;
 }
 
-// Also of a body that is right: the server computes another one.
+// Crc64Mismatch also of a body that is right, from a server that computes another CRC. The detail
+// of a refused signature names the header as well.
 bool IsRefusalOfCrc(const net::HttpResponse& response) {
-  return !IsSuccess(response) && (absl::StrContains(response.body, kCrcHeader) ||
-                                  ReadAzureError(response).code == "Crc64Mismatch");
+  const AzureError error = ReadAzureError(response);
+  return error.code == "Crc64Mismatch" || error.code == "UnsupportedHeader" ||
+         absl::StrContains(error.message, kCrcHeader);
 }
 
 }  // namespace

@@ -259,6 +259,15 @@ TEST_F(AzureObjectStoreTest, AServerThatDoesNotVerifyACrc64GetsAnMd5ForTheRestOf
   }
 }
 
+TEST_F(AzureObjectStoreTest, ARefusedSignatureOverACrc64IsNoRefusalOfTheHeader) {
+  Start();
+  AnswerWith("PUT", 403,
+             "<Error><Code>AuthenticationFailed</Code><AuthenticationErrorDetail>MAC signature, of "
+             "x-ms-content-crc64:a</AuthenticationErrorDetail></Error>");
+  EXPECT_FALSE(store_->Put(ctx_, "key", "bytes", {}).ok());
+  EXPECT_FALSE(server_->requests().back().headers.contains("content-md5"));
+}
+
 TEST_F(AzureObjectStoreTest, SaysWhatARefusalMeans) {
   using Code = absl::StatusCode;
   struct Case {
