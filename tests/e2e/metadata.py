@@ -12,7 +12,6 @@ import cluster_api
 import components
 import objects
 import pki
-import processes
 
 MODULE = "metadata"
 SIDECAR = components.SNAPSHOT_METADATA

@@ -36,8 +36,7 @@ def left_behind(bed):
             if left["spec"][reference]["namespace"].startswith(NAMESPACES)]
 
 
-def test_the_client_of_snapshot_metadata_keeps_its_contract_over_the_real_sidecar(beds, tmp_path):
-    bed = beds.get()
+def test_the_client_of_snapshot_metadata_keeps_its_contract_over_the_real_sidecar(bed, tmp_path):
     metadata.serve(bed)
     description = tmp_path / "bed.json"
     description.write_text(json.dumps({
@@ -51,14 +50,12 @@ def test_the_client_of_snapshot_metadata_keeps_its_contract_over_the_real_sideca
 
 
 @pytest.mark.journey
-def test_the_client_of_the_api_server_keeps_its_contract_over_a_real_one(beds, tmp_path):
-    bed = beds.get()
+def test_the_client_of_the_api_server_keeps_its_contract_over_a_real_one(bed, tmp_path):
     assert run_suite(bed, "contract_test", tmp_path,
                      {"CSI_DELTA_TEST_KUBECONFIG": bed.pki / "admin.conf"}) >= 20
 
 
-def test_the_fake_of_the_snapshot_programs_keeps_the_contract_of_the_real_ones(beds, tmp_path):
-    bed = beds.get(groups=True)
+def test_the_fake_of_the_snapshot_programs_keeps_the_contract_of_the_real_ones(bed, tmp_path):
     description = tmp_path / "bed.json"
     description.write_text(json.dumps({
         "kubeconfig": str(bed.pki / "admin.conf"), "driver": bed.driver.name,

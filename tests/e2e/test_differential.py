@@ -46,9 +46,8 @@ def volume(beds, shared_workspace):
 
 
 @pytest.fixture
-def served_bed(beds, volume):
+def served_bed(bed, volume):
     """The bed of `volume`, with the service and without faults."""
-    bed = beds.get()
     differential.serve(bed)
     yield bed
     bed.stop(differential.SECOND)

@@ -76,8 +76,7 @@ def test_a_group_comes_back_from_one_instant_and_goes_with_its_backup(group_bed,
 
 
 @pytest.fixture
-def database(beds, workspace):
-    bed = beds.get()
+def database(bed, workspace):
     return Database(bed, workspace)
 
 
@@ -126,9 +125,9 @@ def test_one_member_comes_back_alone(database, workspace):
 
 
 @pytest.mark.upstream_driver
-def test_copies_that_upstreams_driver_makes_are_no_instant(beds, workspace):
+def test_copies_that_upstreams_driver_makes_are_no_instant(bed, workspace):
     """The check of stamps is worth something: it tells members that were copied one after the other."""
-    database = Database(beds.get(), workspace, 128 * MIB)  # It takes its time to copy them.
+    database = Database(bed, workspace, 128 * MIB)  # It takes its time to copy them.
     backup, namespace = database.back_up(), workspace.name("copy")
     database.restore(backup, namespace)
     database.expect_one_instant(namespace)  # All but that.

@@ -14,11 +14,6 @@ def made_by(bed, user, since):
             and e["objectRef"]["resource"] == "volumegroupsnapshots"]
 
 
-@pytest.fixture
-def bed(beds):
-    return beds.get()
-
-
 @pytest.mark.journey
 def test_a_managed_group_is_taken_once(bed, workspace):
     """Velero's default for the label is that of the claims, and its own action comes first."""

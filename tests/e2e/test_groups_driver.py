@@ -26,28 +26,23 @@ pytestmark = [pytest.mark.bed, pytest.mark.group, pytest.mark.own_driver("it cop
 
 
 @pytest.fixture
-def group_bed(beds):
-    return beds.get(plugin=False)
-
-
-@pytest.fixture
-def database(group_bed, workspace):
+def database(stock_bed, workspace):
     """A namespace with three labelled claims; afterwards the bed has what it had before."""
-    before = group_bed.inventory()
-    app = workspace.namespace(group_bed)
-    group_bed.create_claims(CLAIMS, app, 8 * MIB, labels=LABELS)
+    before = stock_bed.inventory()
+    app = workspace.namespace(stock_bed)
+    stock_bed.create_claims(CLAIMS, app, 8 * MIB, labels=LABELS)
     yield app
     workspace.clear()
-    group_bed.wait_gone(lambda: group_bed.inventory() == before, groups.MEMBERS_SECONDS_MAX,
-                        lambda: f"what was there before, {before}, not {group_bed.inventory()}")
+    stock_bed.wait_gone(lambda: stock_bed.inventory() == before, groups.MEMBERS_SECONDS_MAX,
+                        lambda: f"what was there before, {before}, not {stock_bed.inventory()}")
 
 
 def volume_paths(bed, app):
     return [bed.volume_path(claim, app) for claim in CLAIMS]
 
 
-def test_group_is_one_instant(group_bed, database):
-    bed = group_bed
+def test_group_is_one_instant(stock_bed, database):
+    bed = stock_bed
     with stamps.Writer(bed, volume_paths(bed, database)):
         group = groups.create(bed, "cut", database, LABELS)
         found = groups.members(bed, group, len(CLAIMS))
@@ -62,9 +57,9 @@ def test_group_is_one_instant(group_bed, database):
     assert bed.driver.snapshots() == []
 
 
-def test_single_snapshots_are_no_instant(group_bed, database):
+def test_single_snapshots_are_no_instant(stock_bed, database):
     """The check of stamps is worth something: it tells a group from volume snapshots that were taken one by one."""
-    bed = group_bed
+    bed = stock_bed
     with stamps.Writer(bed, volume_paths(bed, database)):
         copies = [bed.driver.snapshot_path(bed.create_snapshot(claim, database, claim)) for claim in CLAIMS]
     numbers = [stamps.read(copy) for copy in copies]
@@ -85,8 +80,8 @@ def frozen(folder):
         os.close(fd)
 
 
-def test_volumes_of_a_killed_driver_can_be_written_again_when_it_is_back(group_bed, database):
-    bed = group_bed
+def test_volumes_of_a_killed_driver_can_be_written_again_when_it_is_back(stock_bed, database):
+    bed = stock_bed
     paths = volume_paths(bed, database)
     with stamps.Writer(bed, paths), frozen(bed.driver.volumes_dir):
         before = stamps.read(paths[0])
@@ -106,9 +101,9 @@ def test_bed_whose_volumes_are_frozen_goes_away():
     assert processes.traces(name, [state]) == []
 
 
-def test_driver_that_wants_whole_groups_loses_none(group_bed, database):
+def test_driver_that_wants_whole_groups_loses_none(stock_bed, database):
     """Upstream's controllers delete a group by the group call, also when a person deletes its members first."""
-    bed = group_bed
+    bed = stock_bed
     bed.configure_driver("--groups-whole")
     group = groups.create(bed, "cut", database, LABELS)
     found = groups.members(bed, group, len(CLAIMS))
@@ -120,8 +115,7 @@ def test_driver_that_wants_whole_groups_loses_none(group_bed, database):
 
 @pytest.mark.parametrize("version", [pytest.param(v, marks=pytest.mark.cluster(groups=True, group_version=v))
                                      for v in ("v1beta1", "none")])
-def test_velero_sees_one_version_of_groups(beds, workspace, version):
-    bed = beds.get(groups=True, group_version=version)
+def test_velero_sees_one_version_of_groups(bed, workspace, version):
     config = f"--kubeconfig={bed.pki}/velero.conf"
     listed = bed.kubectl(config, "api-versions").stdout.split()
     shown = [f"{GROUP}/{version}"] if version != "none" else []

@@ -73,8 +73,7 @@ def guarded(bed, secret_name, token):
 
 
 @pytest.mark.own_driver("needs a driver that wants a Secret")
-def test_a_class_with_secrets_serves_until_its_groups_are_gone(beds, workspace):
-    bed = beds.get()
+def test_a_class_with_secrets_serves_until_its_groups_are_gone(bed, workspace):
     database = Database(bed, workspace)
     with guarded(bed, "first", "of-yore"):
         backup = database.back_up()

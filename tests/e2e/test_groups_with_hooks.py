@@ -34,8 +34,7 @@ def noted(bed, app, name, moment):
 
 
 @pytest.mark.cluster(node=True)
-def test_a_group_snapshot_is_taken_between_the_hooks_of_all_its_pods(beds, workspace, record_property):
-    bed = beds.get(node=True)
+def test_a_group_snapshot_is_taken_between_the_hooks_of_all_its_pods(bed, workspace, record_property):
     database = Database(bed, workspace)
     for name, claims in PODS.items():
         bed.node.start_pod(pod(name, database.app, claims))

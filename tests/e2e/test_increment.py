@@ -15,9 +15,8 @@ NEEDS_PAGES = pytest.mark.own_driver("it does not know GetDifferentialSnapshot")
 
 
 @pytest.fixture
-def engine(request, beds, tmp_path):
+def engine(request, bed, tmp_path):
     """Asks the cluster in one way, while the others are not there."""
-    bed = beds.get()
     if request.param == "csi-metadata":
         metadata.serve(bed)
         kubeconfig = metadata.kubeconfig(bed, metadata.CLIENT)

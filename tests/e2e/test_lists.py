@@ -8,8 +8,7 @@ from engine import CHUNK_BYTES, VOLUME_BYTES, Engine
 
 
 @pytest.fixture
-def engine(beds, tmp_path):
-    bed = beds.get()
+def engine(bed, tmp_path):
     metadata.serve(bed)
     yield Engine(bed, tmp_path / "repository")
     bed.configure_driver()

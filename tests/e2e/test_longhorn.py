@@ -47,8 +47,7 @@ def run_shard(bed, description, cases, number=0, shards=1):
 
 
 @pytest.mark.parametrize("flags", [(), ("--as-proposed",)], ids=["today", "as-proposed"])
-def test_the_stand_in_of_longhorn_keeps_the_contract_on_a_real_api_server(beds, tmp_path, flags):
-    bed = beds.get()
+def test_the_stand_in_of_longhorn_keeps_the_contract_on_a_real_api_server(bed, tmp_path, flags):
     with longhorn.running(bed, *flags):
         descriptions = [describe(bed, tmp_path, number, flags) for number in range(SHARDS)]
         with concurrent.futures.ThreadPoolExecutor(SHARDS) as pool:
@@ -62,8 +61,7 @@ def test_the_stand_in_of_longhorn_keeps_the_contract_on_a_real_api_server(beds, 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "longhorn.md"
 
 
-def test_the_pages_kubectl_commands_show_take_and_delete_snapshots_of_longhorn(beds):
-    bed = beds.get()
+def test_the_pages_kubectl_commands_show_take_and_delete_snapshots_of_longhorn(bed):
     show, take, delete = [line.strip() for line in PAGE.read_text().replace('\n      "', ' "').splitlines()
                           if line.startswith("    kubectl ") and ("lhsnap" in line or "longhorn.io/" in line)]
     with longhorn.running(bed):
@@ -155,9 +153,8 @@ NEVER = [
 ]
 
 
-def test_the_audit_log_finds_requests_that_longhorn_must_never_get(beds):
+def test_the_audit_log_finds_requests_that_longhorn_must_never_get(bed):
     """As if our plugin did it: each such request fails the test in whose bed it was made, and no other one does."""
-    bed = beds.get()
     token = bed.kubectl("create", "token", objects.PLUGIN_ACCOUNT, "-n", bed.namespace).stdout.strip()
     api = cluster_api.ClusterApi(bed.name, bed.pki, token=token)
 

@@ -53,9 +53,8 @@ def volume(beds, shared_workspace):
 
 
 @pytest.fixture
-def listed_bed(beds, volume):
+def listed_bed(bed, volume):
     """The bed of `volume`, with its sidecar and without faults."""
-    bed = beds.get()
     metadata.serve(bed)
     return bed
 

@@ -71,8 +71,7 @@ class Asker:
 
 
 @pytest.fixture
-def ask(beds, story, tmp_path):
-    bed = beds.get()
+def ask(bed, story, tmp_path):
     metadata.serve(bed)
     return Asker(bed, story, tmp_path)
 

@@ -19,18 +19,13 @@ VOLUME_ANNOTATION = "mover.csi-delta.io/volume"  # Of a DataDownload whose volum
 pytestmark = [pytest.mark.moves, pytest.mark.own_driver("needs injected faults")]
 
 
-@pytest.fixture
-def app(moving_app):
-    return moving_app
-
-
 def check_partial(bed, backup):
     assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
 
 
-def test_an_upload_whose_worker_hangs_while_the_controller_dies(bed, workspace, app):
+def test_an_upload_whose_worker_hangs_while_the_controller_dies(bed, workspace, moving_app):
     """Called off twice, and the second controller finds the first one's Canceling."""
-    with held_in_progress(bed, workspace, app) as (backup, name):
+    with held_in_progress(bed, workspace, moving_app) as (backup, name):
         for process in workers(bed):
             process.signal(signal.SIGSTOP)
         cancel(bed, name)
@@ -43,9 +38,9 @@ def test_an_upload_whose_worker_hangs_while_the_controller_dies(bed, workspace, 
     check_partial(bed, backup)
 
 
-def test_an_upload_whose_backup_is_deleted(bed, workspace, app):
+def test_an_upload_whose_backup_is_deleted(bed, workspace, moving_app):
     """Velero refuses while it knows that the backup runs, which a Velero that restarted does not."""
-    with held_in_progress(bed, workspace, app) as (backup, name):
+    with held_in_progress(bed, workspace, moving_app) as (backup, name):
         bed.wait_phase("backups", backup, ("WaitingForPluginOperations",))
         bed.velero("backup", "delete", backup, "--confirm")
         bed.wait_for(lambda: any("in progress" in "".join(d.get("status", {}).get("errors", []))
@@ -58,15 +53,15 @@ def test_an_upload_whose_backup_is_deleted(bed, workspace, app):
         await_nothing_left(bed, (" du-",))
 
 
-def test_an_upload_whose_namespace_is_deleted_goes_on(bed, workspace, app):
-    written = data.checksum(bed.volume_path("data", app))
-    with held_in_progress(bed, workspace, app) as (backup, name):
+def test_an_upload_whose_namespace_is_deleted_goes_on(bed, workspace, moving_app):
+    written = data.checksum(bed.volume_path("data", moving_app))
+    with held_in_progress(bed, workspace, moving_app) as (backup, name):
         bed.wait_phase("backups", backup, ("WaitingForPluginOperations",))
-        bed.delete_namespace(app)
+        bed.delete_namespace(moving_app)
         bed.driver.clear_faults()
         await_completed(bed, backup)
     assert phase(bed, name) == "Completed"
-    data.same(restored_checksum(bed, workspace, app, backup, "gone"), written)
+    data.same(restored_checksum(bed, workspace, moving_app, backup, "gone"), written)
 
 
 class Saved:

@@ -17,8 +17,7 @@ pytestmark = [pytest.mark.moves, pytest.mark.own_driver("it copies the members o
 
 
 @pytest.fixture
-def database(beds, workspace):
-    bed = beds.get(node=True)
+def database(bed, workspace):
     moved_groups.serve(bed)
     database = Database(bed, workspace)
     yield database

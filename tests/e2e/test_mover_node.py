@@ -24,11 +24,6 @@ READ_AGAIN_BYTES_MAX = 64 * MIB
 pytestmark = [pytest.mark.moves, pytest.mark.own_driver("needs injected faults")]
 
 
-@pytest.fixture
-def app(moving_app):
-    return moving_app
-
-
 def evict(bed, pod):
     meta = pod["metadata"]
     bed.api.request("POST", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction", {
@@ -46,8 +41,8 @@ def check_completed(bed, backup, name):
     assert phase(bed, name) == "Completed"
 
 
-def test_a_node_that_is_drained(bed, workspace, app):
-    with held_in_progress(bed, workspace, app) as (backup, name):
+def test_a_node_that_is_drained(bed, workspace, moving_app):
+    with held_in_progress(bed, workspace, moving_app) as (backup, name):
         with bed.node.cordoned():
             evict(bed, worker(bed, name))
             await_message(bed, name, "nschedulable")
@@ -77,9 +72,9 @@ def test_a_worker_without_memory_says_which_setting_to_raise(bed, workspace):
 
 
 @pytest.mark.sweep
-def test_a_kubelet_that_is_gone_until_the_end(bed, workspace, app):
+def test_a_kubelet_that_is_gone_until_the_end(bed, workspace, moving_app):
     """What runs goes on and is Completed; the Pod goes when its node is back."""
-    with held_in_progress(bed, workspace, app) as (backup, name):
+    with held_in_progress(bed, workspace, moving_app) as (backup, name):
         bed.stop(node.KUBELET, kill=True)
         outlast_absence(bed, name)
         bed.driver.clear_faults()
@@ -88,8 +83,8 @@ def test_a_kubelet_that_is_gone_until_the_end(bed, workspace, app):
     await_nothing_left(bed, (" du-",))
 
 
-def test_a_containerd_that_is_restarted(bed, workspace, app):
-    with held_in_progress(bed, workspace, app) as (backup, name):
+def test_a_containerd_that_is_restarted(bed, workspace, moving_app):
+    with held_in_progress(bed, workspace, moving_app) as (backup, name):
         before = workers(bed)
         bed.node.restart_containerd()
         assert all(process.alive() for process in before)
@@ -97,21 +92,21 @@ def test_a_containerd_that_is_restarted(bed, workspace, app):
         check_completed(bed, backup, name)
 
 
-def test_a_containerd_that_gives_devices_to_users_needs_no_group(bed, workspace, app):
+def test_a_containerd_that_gives_devices_to_users_needs_no_group(bed, workspace, moving_app):
     with bed.node.device_ownership(), mover.configured(bed, {"worker": {"supplementalGroups": []}}):
-        backup, name = begin(bed, workspace, app)
+        backup, name = begin(bed, workspace, moving_app)
         pod = bed.wait_for(lambda: worker(bed, name), MOVED_SECONDS_MAX, "the worker's Pod")
         assert not pod["spec"]["securityContext"].get("supplementalGroups")
         check_completed(bed, backup, name)
 
 
-def test_an_api_server_that_is_gone_while_a_volume_is_filled(bed, workspace, app):
+def test_an_api_server_that_is_gone_while_a_volume_is_filled(bed, workspace, moving_app):
     """By a policy, as Velero's own action takes a question that the API server does not answer for a failure."""
-    written = data.checksum(bed.volume_path("data", app))
+    written = data.checksum(bed.volume_path("data", moving_app))
     by_policy = ("--resource-policies-configmap", workspace.policy(bed, policy.rule("move")))
-    saved, _ = back_up(bed, workspace, app, "saved", *by_policy)
+    saved, _ = back_up(bed, workspace, moving_app, "saved", *by_policy)
     with bed.driver.faults({"method": "CreateVolume", "hold": True}):
-        name, target, download = begin_restore(bed, workspace, saved, app, "away")
+        name, target, download = begin_restore(bed, workspace, saved, moving_app, "away")
         bed.wait_phase("restores", name, ("WaitingForPluginOperations",))  # Before that Velero itself fails items.
         with bed.paused("s3"):
             bed.driver.clear_faults()
@@ -125,7 +120,7 @@ def test_an_api_server_that_is_gone_while_a_volume_is_filled(bed, workspace, app
     assert bed.wait_phase("restores", name, ENDED)["status"]["phase"] == "Completed"
     bed.wait_bound("data", target)
     data.expect(bed.volume_path("data", target), written)
-    back_up(bed, workspace, app, "afterwards")
+    back_up(bed, workspace, moving_app, "afterwards")
     await_nothing_left(bed)
 
 

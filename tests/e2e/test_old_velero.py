@@ -106,18 +106,10 @@ def test_policy_and_a_claim_without_volume(old_bed, workspace):
     assert f"- {app}/unbound\n" in bed.velero("backup", "describe", name, "--details").stdout
 
 
-@pytest.fixture
-def moving_bed(beds):
-    """Velero 1.13.1 with our plugin, a node, and the data mover on it."""
-    bed = beds.get(velero="1.13.1", node=True)
+@pytest.mark.cluster(velero="1.13.1", node=True)
+def test_volumes_move_both_ways(bed, workspace):
     metadata.serve(bed)
     mover.serve(bed)
-    return bed
-
-
-@pytest.mark.cluster(velero="1.13.1", node=True)
-def test_volumes_move_both_ways(moving_bed, workspace):
-    bed = moving_bed
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     bed.create_claim("data", app, VOLUME_BYTES)
     volume = bed.volume_path("data", app)

@@ -18,11 +18,6 @@ import stamps
 MIB = 1 << 20
 
 
-@pytest.fixture
-def bed(beds):
-    return beds.get()
-
-
 @pytest.mark.journey
 @pytest.mark.own_driver("needs a snapshot that becomes ready late")
 def test_alice_locks_takes_unlocks_copies_and_deletes(bed, workspace):

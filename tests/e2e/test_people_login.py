@@ -17,11 +17,6 @@ WAIT_SECONDS = 60
 USER_ROLE, VIEWER_ROLE = "csi-delta-snapshot-user", "csi-delta-snapshot-viewer"
 
 
-@pytest.fixture
-def bed(beds):
-    return beds.get()
-
-
 def _start(bed, config, programs, *words):
     """`kubectl csi-delta snapshot WORDS` with that kubeconfig, alongside."""
     path = bed.environment()["PATH"]

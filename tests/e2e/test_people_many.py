@@ -4,8 +4,6 @@ import collections
 import json
 import time
 
-import pytest
-
 import cgroups
 import components
 import many
@@ -18,11 +16,6 @@ MEMORY_BYTES = 64 * MIB
 SECONDS_MAX = 2
 ROUNDS = 3 if promises.QUIET else 1
 REVIEWER, READER = "csi-delta-snapshot-viewer", "csi-delta-snapshot-reader"
-
-
-@pytest.fixture
-def bed(beds):
-    return beds.get()
 
 
 def _measured(command):

@@ -21,11 +21,6 @@ USER_ROLE, VIEWER_ROLE, READER_ROLE = (f"csi-delta-snapshot-{role}" for role in 
 pytestmark = pytest.mark.own_driver("needs a call that is held")
 
 
-@pytest.fixture
-def bed(beds):
-    return beds.get()
-
-
 def _without_leases(bed, workspace, app):
     """A person who may take VolumeSnapshots and may not hold a Lease: the lists alone order what is asked for at once."""
     name = workspace.name("no-leases")

@@ -23,11 +23,6 @@ WAIT = ("wait", "--timeout=120s")
 pytestmark = pytest.mark.own_driver("needs a snapshot that becomes ready late")
 
 
-@pytest.fixture
-def bed(beds):
-    return beds.get()
-
-
 def _seconds(text):
     """A time of RFC 3339, with nanoseconds or without, in seconds since the epoch."""
     whole, _, fraction = text.rstrip("Z").partition(".")
