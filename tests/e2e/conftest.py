@@ -370,6 +370,12 @@ class Workspace:
         bed.create_namespace(name, labels)
         return name
 
+    def volume(self, bed, size_bytes, seed=1, *, stem="app", labels=None, written_bytes=None, **claim):
+        """A namespace with the claim "data", of which the first bytes are written, by default all; its name, and their SHA-256."""
+        app = self.namespace(bed, stem, labels)
+        bed.create_claim("data", app, size_bytes, **claim)
+        return app, data.fill(bed.volume_path("data", app), seed, written_bytes or size_bytes)
+
     def expect_namespace(self, bed, name):
         """Also deletes a namespace that something else creates, such as a restore."""
         self._namespaces.append((bed, name))
@@ -396,6 +402,10 @@ class Workspace:
         bed.api.create("configmaps", policy.config_map(name, bed.namespace, rules))
         self._policies.append((bed, name, rules))
         return name
+
+    def by_policy(self, bed, app, value="snapshot"):
+        """Flags of a backup of a namespace, whose claims a volume policy gives to us."""
+        return "--include-namespaces", app, "--resource-policies-configmap", self.policy(bed, policy.rule(value))
 
     def clear(self):
         """Deletes everything, by the shortest way. Called at the end of the test, or by it.
@@ -439,10 +449,7 @@ def workspace():
 def moving_app(bed, workspace):
     """A namespace with one written claim. Afterwards nothing of single moves is left, in cluster and driver."""
     before = moving.snapshots_but_bases(bed)
-    name = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", name, moving.MOVING_BYTES)
-    data.fill(bed.volume_path("data", name), 1, moving.MOVING_BYTES)
-    yield name
+    yield workspace.volume(bed, moving.MOVING_BYTES, labels=mover.RESTRICTED)[0]
     bed.driver.clear_faults()
     moving.await_nothing_left(bed, moving.UPLOADS)
     bed.wait_gone(lambda: moving.snapshots_but_bases(bed) <= before, moving.GONE_SECONDS_MAX,

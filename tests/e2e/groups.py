@@ -4,7 +4,6 @@ import json
 
 import bed as bed_module
 import objects
-import policy
 import stamps
 
 MIB = 1 << 20
@@ -27,8 +26,7 @@ class Database:
         self.app = workspace.namespace(bed)
         bed.create_claims(CLAIMS, self.app, size_bytes, labels={LABEL: "db"})
         bed.create_claim("alone", self.app, MIB)
-        self.policy = workspace.policy(bed, policy.rule("snapshot"))
-        self.flags = ("--include-namespaces", self.app, "--resource-policies-configmap", self.policy)
+        self.flags = workspace.by_policy(bed, self.app)
 
     def paths(self, namespace):
         return [self.bed.volume_path(claim, namespace) for claim in CLAIMS]

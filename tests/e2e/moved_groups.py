@@ -4,7 +4,6 @@ import data
 import metadata
 import mover
 import moving
-import policy
 import stamps
 from moving import GONE_SECONDS_MAX, MIB, MOVED_SECONDS_MAX
 
@@ -35,8 +34,7 @@ class Database:
                           lambda: f"no snapshot of another test: {bed.driver.snapshots()}")
             self.app = workspace.namespace(bed, labels=mover.RESTRICTED)
             bed.create_claims(CLAIMS, self.app, 8 * MIB, labels={LABEL: "db"})
-        self.flags = ("--include-namespaces", self.app, "--resource-policies-configmap",
-                      workspace.policy(bed, policy.rule("move")))
+        self.flags = workspace.by_policy(bed, self.app, "move")
 
     def begin(self, stem):
         """Starts a backup; returns its name."""

@@ -12,13 +12,6 @@ import policy
 MIB = 1 << 20
 
 
-def _app_with_claim(bed, workspace, seed):
-    """A namespace with one written claim: (namespace, checksum)."""
-    app = workspace.namespace(bed)
-    bed.create_claim("data", app, 8 * MIB)
-    return app, data.fill(bed.volume_path("data", app), seed, 8 * MIB)
-
-
 def _operations(bed, backup):
     path = bed.s3_dir / objects.BUCKET / "backups" / backup / f"{backup}-itemoperations.json.gz"
     with gzip.open(path) as file:
@@ -27,7 +20,7 @@ def _operations(bed, backup):
 
 @pytest.mark.journey
 def test_no_policy_one_snapshot_per_volume(bed, workspace):
-    app, written = _app_with_claim(bed, workspace, 1)
+    app, written = workspace.volume(bed, 8 * MIB, 1)
     before = set(bed.driver.snapshots())
     backup = workspace.backup(bed, "--include-namespaces", app)
     name = backup["metadata"]["name"]
@@ -45,7 +38,7 @@ def test_no_policy_one_snapshot_per_volume(bed, workspace):
 
 def test_made_with_restored_without(beds, workspace):
     bed = beds.get()
-    app, written = _app_with_claim(bed, workspace, 2)
+    app, written = workspace.volume(bed, 8 * MIB, 2)
     chosen = workspace.policy(bed, policy.rule("snapshot"))
     name = workspace.backup(bed, "--include-namespaces", app,
                             "--resource-policies-configmap", chosen)["metadata"]["name"]
@@ -58,7 +51,7 @@ def test_made_with_restored_without(beds, workspace):
 
 def test_made_without_restored_with(beds, workspace):
     bed = beds.get(plugin=False)
-    app, written = _app_with_claim(bed, workspace, 3)
+    app, written = workspace.volume(bed, 8 * MIB, 3)
     name = workspace.backup(bed, "--include-namespaces", app)["metadata"]["name"]
     bed.delete_namespace(app)
     assert beds.get() is bed

@@ -2,27 +2,17 @@
 
 import pytest
 
-import data
 import objects
-import policy
 
 MIB = 1 << 20
 
 
 @pytest.fixture
 def saved(bed, workspace):
-    """A claim and a backup of it: (backup name, snapshot handle)."""
-    return _save(bed, workspace)
-
-
-def _save(bed, workspace, *flags, stem="app"):
+    """A claim and a backup of it: (namespace, backup name, snapshot handle)."""
     before = set(bed.driver.snapshots())
-    app = workspace.namespace(bed, stem)
-    bed.create_claim("data", app, MIB)
-    data.fill(bed.volume_path("data", app), 1, MIB)
-    chosen = workspace.policy(bed, policy.rule("snapshot"))
-    backup = workspace.backup(bed, "--include-namespaces", app,
-                              "--resource-policies-configmap", chosen, *flags, stem=f"backup-of-{stem}")
+    app, _ = workspace.volume(bed, MIB)
+    backup = workspace.backup(bed, *workspace.by_policy(bed, app))
     handle, = set(bed.driver.snapshots()) - before
     return app, backup["metadata"]["name"], handle
 

@@ -5,8 +5,6 @@ import signal
 
 import pytest
 
-import data
-import policy
 from bed import ENDED
 
 MIB = 1 << 20
@@ -18,9 +16,7 @@ pytestmark = pytest.mark.own_driver("needs injected faults")
 def app(bed, workspace):
     """A namespace with one written claim. Afterwards one more backup must succeed and clean up."""
     before = bed.inventory()
-    name = workspace.namespace(bed)
-    bed.create_claim("data", name, MIB)
-    data.fill(bed.volume_path("data", name), 1, MIB)
+    name, _ = workspace.volume(bed, MIB)
     yield name
     bed.driver.clear_faults()
     workspace.backup(bed, *_flags(bed, workspace, name), stem="after")
@@ -31,8 +27,7 @@ def app(bed, workspace):
 
 
 def _flags(bed, workspace, app):
-    return ["--include-namespaces", app, "--csi-snapshot-timeout", "60s",
-            "--resource-policies-configmap", workspace.policy(bed, policy.rule("snapshot"))]
+    return [*workspace.by_policy(bed, app), "--csi-snapshot-timeout", "60s"]
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ import re
 import pytest
 
 import groups
-import policy
 import stamps
 from groups import (CLAIMS, LABEL, MIB, Database, archived_members, await_driver_empty, await_driver_has,
                     await_objects_gone)
@@ -24,8 +23,7 @@ def test_without_groups_each_is_taken_alone(beds, workspace):
     bed = beds.get(group_kinds=False)
     app = workspace.namespace(bed)
     bed.create_claims(CLAIMS, app, MIB, labels={LABEL: "db"})
-    backup = workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap",
-                              workspace.policy(bed, policy.rule("snapshot")))
+    backup = workspace.backup(bed, *workspace.by_policy(bed, app))
     logs = bed.velero("backup", "logs", backup["metadata"]["name"]).stdout
     assert logs.count("a claim is snapshotted alone, not with its volume group") == len(CLAIMS)
     assert len(bed.driver.snapshots()) == len(CLAIMS)

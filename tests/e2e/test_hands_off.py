@@ -4,7 +4,6 @@ import pytest
 
 import ec2
 import objects
-import policy
 
 MIB = 1 << 20
 STATIC = "static-volume"
@@ -22,9 +21,6 @@ def _claim_without_driver(bed, app):
     claim["spec"]["volumeName"] = f"static-{app}"
     bed.api.create("persistentvolumeclaims", claim)
     bed.wait_bound("data", app)
-
-
-# name, what there is, the policy's rule or None, flags of the backup
 
 
 def _delete_static_volumes(bed):
@@ -82,10 +78,8 @@ def test_user_made_snapshots_keep_their_uid(bed, workspace):
     bed.create_claim("data", app, MIB)
     uids = make_user_snapshots(bed, app)
     try:
-        chosen = workspace.policy(bed, policy.rule("snapshot"))
         before = set(bed.driver.snapshots())
-        workspace.backup(bed, "--include-namespaces", app,
-                         "--resource-policies-configmap", chosen)
+        workspace.backup(bed, *workspace.by_policy(bed, app))
         assert len(set(bed.driver.snapshots()) - before) == 1
         assert user_snapshot_uids(bed, app) == uids
     finally:

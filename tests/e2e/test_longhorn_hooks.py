@@ -4,7 +4,6 @@ import pytest
 
 import longhorn
 import people
-import policy
 from test_mover_hooks import FREEZE, THAW, app, begin_writing, noted, told  # pylint: disable=unused-import
 
 # pylint: disable=redefined-outer-name
@@ -21,8 +20,7 @@ def test_a_native_snapshot_is_taken_between_the_hooks(bed, workspace, app, state
         volume = bed.volume_handle("data", app)
         longhorn.create_volume(bed, volume, attached=state == "attached")
         begin_writing(bed, app, FREEZE, THAW, as_root=True)
-        backup = workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap",
-                                  workspace.policy(bed, policy.rule("longhorn")))
+        backup = workspace.backup(bed, *workspace.by_policy(bed, app, "longhorn"))
         assert backup["status"]["hookStatus"] == {"hooksAttempted": 2}
         copy, = (bed.driver.state_dir / "longhorn" / volume).iterdir()
         begun, taken, ended = noted(bed, app, "from"), copy.stat().st_mtime, noted(bed, app, "to")

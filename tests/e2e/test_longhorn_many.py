@@ -19,7 +19,6 @@ import longhorn_manners
 import many_longhorn
 import people
 import plugin_settings
-import policy
 import promises
 import rights
 from costs import MIB, Costs
@@ -264,7 +263,6 @@ def test_native_snapshots_of_many_volumes(bed, workspace, record_property):
         attach_volumes(bed, names)
         costs = Costs(bed, {bed.plugin_user: PLUGIN, "velero-server": VELERO})
         with bound_pvcs(bed, app, names), costs.step("native backup") as step:
-            backup = workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap",
-                                      workspace.policy(bed, policy.rule("longhorn")), timeout_seconds=COMMAND_SECONDS)
+            backup = workspace.backup(bed, *workspace.by_policy(bed, app, "longhorn"), timeout_seconds=COMMAND_SECONDS)
         check_native(bed, step, backup["metadata"]["name"])
     show(costs, record_property)

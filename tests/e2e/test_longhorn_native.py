@@ -10,7 +10,6 @@ import pytest
 
 import data
 import longhorn
-import policy
 
 MIB = 1 << 20
 SECONDS_MAX = 60
@@ -39,8 +38,7 @@ def contents(bed):
 
 
 def back_up(bed, workspace, app, **kwargs):
-    chosen = workspace.policy(bed, policy.rule("longhorn"))
-    return workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap", chosen, **kwargs)
+    return workspace.backup(bed, *workspace.by_policy(bed, app, "longhorn"), **kwargs)
 
 
 def create_orders(bed, app):

@@ -106,8 +106,7 @@ def test_a_writer_with_a_lock_is_snapshotted_before_it_is_released(bed, workspac
 def test_a_snapshot_that_fails_releases_the_file_system(bed, workspace, app):
     begin_writing(bed, app, FREEZE, THAW, as_root=True)
     with bed.driver.faults(NO_CUT):
-        workspace.backup(bed, "--include-namespaces", app, "--csi-snapshot-timeout", f"{CUT_SECONDS_MAX}s",
-                         "--resource-policies-configmap", workspace.policy(bed, policy.rule("move")),
+        workspace.backup(bed, *workspace.by_policy(bed, app, "move"), "--csi-snapshot-timeout", f"{CUT_SECONDS_MAX}s",
                          expect="PartiallyFailed")
         held = told(bed, app, "cat /tmp/held")
         bed.wait_for(lambda: len(told(bed, app, "cat /data/stamps")) > len(held), PHASE_SECONDS_MAX, "the writer to write on")

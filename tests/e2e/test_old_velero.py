@@ -20,10 +20,7 @@ VOLUME_BYTES = 32 * MIB
 def test_snapshot_to_delete(beds, old_bed, workspace):
     bed = old_bed
     before = set(bed.driver.snapshots())
-    app = workspace.namespace(bed)
-    bed.create_claim("data", app, 8 * MIB)
-    written = data.fill(bed.volume_path("data", app), 1, 8 * MIB)
-
+    app, written = workspace.volume(bed, 8 * MIB)
     backup = workspace.backup(bed, "--include-namespaces", app)
     name = backup["metadata"]["name"]
     assert backup["status"].get("errors", 0) == 0
@@ -110,10 +107,8 @@ def test_policy_and_a_claim_without_volume(old_bed, workspace):
 def test_volumes_move_both_ways(bed, workspace):
     metadata.serve(bed)
     mover.serve(bed)
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
+    app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED, written_bytes=VOLUME_BYTES // 2)
     volume = bed.volume_path("data", app)
-    data.fill(volume, 1, VOLUME_BYTES // 2)
     at_first = data.checksum(volume)
     first, _ = back_up(bed, workspace, app, "full")
     chunks = (0, 17, 18, 40)

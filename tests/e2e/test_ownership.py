@@ -3,7 +3,6 @@
 import pytest
 
 import data
-import policy
 
 MIB = 1 << 20
 
@@ -23,14 +22,11 @@ def _await_collection(bed, namespace, backup):
 @pytest.mark.own_driver("needs a snapshot that does not become ready")
 def test_snapshots_outlive_collection(bed, workspace):
     before = set(bed.driver.snapshots())
-    app = workspace.namespace(bed)
-    bed.create_claim("data", app, MIB)
-    written = data.fill(bed.volume_path("data", app), 1, MIB)
+    app, written = workspace.volume(bed, MIB)
     name = workspace.name("owner")
     workspace.expect_backup(bed, name)
     with bed.driver.faults({"method": "*", "lie": "not_ready"}):
-        bed.velero("backup", "create", name, "--include-namespaces", app,
-                   "--resource-policies-configmap", workspace.policy(bed, policy.rule("snapshot")))
+        bed.velero("backup", "create", name, *workspace.by_policy(bed, app))
         backup = bed.wait_phase("backups", name, ("WaitingForPluginOperations",))
         # A Backup owns nothing in another namespace: to the collector it does not exist there.
         _await_collection(bed, app, backup)

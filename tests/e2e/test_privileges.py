@@ -26,11 +26,6 @@ OF_OTHER_DRIVERS = {rights.Right("list", "", "persistentvolumes")}
 ASKED_OF_LONGHORN = {rights.Right("list", "longhorn.io", "snapshots")}
 
 
-def _flags(bed, workspace, app):
-    return ["--include-namespaces", app, "--resource-policies-configmap",
-            workspace.policy(bed, policy.rule("snapshot"))]
-
-
 def _back_up_restore_delete(bed, workspace):
     """The everyday road, for a managed claim and one that says of itself that a data mover took it."""
     app = workspace.namespace(bed, "everyday")
@@ -52,7 +47,7 @@ def _restore_what_is_gone(bed, workspace):
     before = set(bed.driver.snapshots())
     app = workspace.namespace(bed, "gone")
     bed.create_claim("data", app, MIB)
-    backup = workspace.backup(bed, *_flags(bed, workspace, app), stem="gone")["metadata"]["name"]
+    backup = workspace.backup(bed, *workspace.by_policy(bed, app), stem="gone")["metadata"]["name"]
     handle, = set(bed.driver.snapshots()) - before
     bed.delete_namespace(app)
     bed.driver.remove_snapshot(handle)
@@ -72,10 +67,9 @@ def _delete_what_cannot_be_deleted(bed, workspace):
     """The API server refuses a DataDeletion of what csi-delta cannot have written: the backup goes, a record says what stays."""
     app = workspace.namespace(bed, "stays")
     bed.create_claim("data", app, MIB)
-    rules = workspace.policy(bed, policy.rule("move"))
+    flags = workspace.by_policy(bed, app, "move")
     with test_transfers.played(bed, test_transfers.SNAPSHOT_ID + "0" * 1024):
-        backup = workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap", rules,
-                                  stem="stays")["metadata"]["name"]
+        backup = workspace.backup(bed, *flags, stem="stays")["metadata"]["name"]
     test_transfers.drop_snapshots(bed, app)
     bed.delete_backup(backup)
     record = bed.api.get("configmaps", "csi-delta-undeleted", bed.namespace)
@@ -107,7 +101,7 @@ def _take_turns(bed, workspace):
         requests = rights.requests_of(bed.audit_events(bed.plugin_user, start))
         return any(r.right == rights.Right(verb, "coordination.k8s.io", "leases") for r in requests)
     with bed.driver.faults({"method": "CreateSnapshot", "hold": True}):
-        bed.velero("backup", "create", name, *_flags(bed, workspace, app))
+        bed.velero("backup", "create", name, *workspace.by_policy(bed, app))
         bed.wait_for(lambda: asked("watch"), 60, "the plugin waiting for its turn")
         bed.api.delete("leases", lease, bed.namespace)
         bed.driver.await_calls("CreateSnapshot", held=held + 1)

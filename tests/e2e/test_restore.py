@@ -3,7 +3,6 @@
 import pytest
 
 import data
-import policy
 from bed import ENDED
 
 MIB = 1 << 20
@@ -17,10 +16,7 @@ def saved(bed, workspace):
     for seed, name in enumerate(("one", "two")):
         bed.create_claim(name, app, 4 * MIB)
         written[name] = data.fill(bed.volume_path(name, app), seed, 4 * MIB)
-    chosen = workspace.policy(bed, policy.rule("snapshot"))
-    backup = workspace.backup(bed, "--include-namespaces", app,
-                              "--resource-policies-configmap", chosen)
-    return app, written, backup["metadata"]["name"]
+    return app, written, workspace.backup(bed, *workspace.by_policy(bed, app))["metadata"]["name"]
 
 
 def _assert_bytes(bed, namespace, written):
@@ -72,14 +68,11 @@ def test_second_cluster(bed, second, workspace, saved):
 
 def test_a_retained_volume_does_not_stand_for_its_snapshot(bed, workspace):
     """Velero knows of no snapshot in a backup that moves data, and restores such a PersistentVolume as it is."""
-    app = workspace.namespace(bed)
-    bed.create_claim("data", app, 4 * MIB)
-    written = data.fill(bed.volume_path("data", app), 1, 4 * MIB)
+    app, written = workspace.volume(bed, 4 * MIB)
     name = bed.api.get("persistentvolumeclaims", "data", app)["spec"]["volumeName"]
     bed.api.patch("persistentvolumes", name, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
     kept = bed.api.get("persistentvolumes", name)
-    backup = workspace.backup(bed, "--include-namespaces", app, "--snapshot-move-data",
-                              "--resource-policies-configmap", workspace.policy(bed, policy.rule("snapshot")))
+    backup = workspace.backup(bed, *workspace.by_policy(bed, app), "--snapshot-move-data")
     data.fill(bed.volume_path("data", app), 2, 4 * MIB)
     bed.api.delete("persistentvolumeclaims", "data", app)
     bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "data", app), 60, "end of the PVC")

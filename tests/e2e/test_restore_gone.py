@@ -4,8 +4,6 @@ import datetime
 
 import pytest
 
-import data
-import policy
 from promises import within
 
 MIB = 1 << 20
@@ -13,15 +11,11 @@ MIB = 1 << 20
 pytestmark = pytest.mark.own_driver("needs a snapshot removed behind the driver's back")
 
 
-def _saved_and_gone(bed, workspace, **claim):
+def _saved_and_gone(bed, workspace):
     """A backup whose snapshot has vanished: (namespace, backup name, handle)."""
     before = set(bed.driver.snapshots())
-    app = workspace.namespace(bed)
-    bed.create_claim("data", app, MIB, **claim)
-    data.fill(bed.volume_path("data", app), 1, MIB)
-    chosen = workspace.policy(bed, policy.rule("snapshot"))
-    backup = workspace.backup(bed, "--include-namespaces", app,
-                              "--resource-policies-configmap", chosen)["metadata"]["name"]
+    app, _ = workspace.volume(bed, MIB)
+    backup = workspace.backup(bed, *workspace.by_policy(bed, app))["metadata"]["name"]
     handle, = set(bed.driver.snapshots()) - before
     bed.driver.remove_snapshot(handle)
     return app, backup, handle

@@ -3,7 +3,6 @@
 import pytest
 
 import data
-import policy
 
 MIB = 1 << 20
 TEXT = b"the quick brown fox\n" * 1000
@@ -20,9 +19,7 @@ def test_policy_snapshot(bed, workspace):
     bed.driver.write_file(bed.volume_handle("files", app), "fox.txt", TEXT)
     before = set(bed.driver.snapshots())
 
-    chosen = workspace.policy(bed, policy.rule("snapshot"))
-    backup = workspace.backup(bed, "--include-namespaces", app,
-                              "--resource-policies-configmap", chosen)
+    backup = workspace.backup(bed, *workspace.by_policy(bed, app))
     bed.assert_clean("backup", backup)
     taken = set(bed.driver.snapshots()) - before
     assert len(taken) == 3

@@ -1,7 +1,5 @@
 """Which claims a backup takes, and under which names."""
 
-import policy
-
 MIB = 1 << 20
 
 
@@ -13,9 +11,7 @@ def test_selectors_and_resources(bed, workspace):
     app = workspace.namespace(bed)
     bed.create_claim("chosen", app, MIB, labels={"backup": "yes"})
     bed.create_claim("other", app, MIB)
-    flags = ["--include-namespaces", app, "--resource-policies-configmap",
-             workspace.policy(bed, policy.rule("snapshot"))]
-
+    flags = workspace.by_policy(bed, app)
     before = set(bed.driver.snapshots())
     backup = workspace.backup(bed, *flags, "--selector", "backup=yes")
     assert backup["status"].get("warnings", 0) == 0

@@ -44,10 +44,7 @@ def test_stock_backup_and_restore_of_a_block_volume(stock_bed, workspace):
     # Below all contents are deleted: what an earlier test left to the controllers has to be gone by then.
     bed.wait_gone(lambda: not bed.api.list("volumesnapshotcontents"), 60, "end of the contents of earlier tests")
     before = bed.inventory()
-    app = workspace.namespace(bed)
-    bed.create_claim("data", app, 64 * MIB)
-    written = data.fill(bed.volume_path("data", app), seed=1, length_bytes=64 * MIB)
-
+    app, written = workspace.volume(bed, 64 * MIB)
     backup = workspace.backup(bed, "--include-namespaces", app)
     assert backup["status"]["csiVolumeSnapshotsCompleted"] == 1
     assert backup["status"].get("errors", 0) == 0

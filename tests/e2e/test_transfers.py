@@ -5,10 +5,8 @@ import threading
 
 import pytest
 
-import data
 import mover
 import objects
-import policy
 
 MIB = 1 << 20
 SNAPSHOT_ID = f"csi-delta/1/{'c' * 36}/{{}}/{'d' * 36}/{'e' * 64}/{'f' * 16}"
@@ -64,22 +62,19 @@ def check_cancelled_upload(bed, workspace):
     mover.define(bed)
     app = workspace.namespace(bed, "slow")
     bed.create_claim("data", app, MIB)
-    rules = workspace.policy(bed, policy.rule("move"))
-    name = workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap", rules,
-                            "--item-operation-timeout", "1s", stem="slow", expect="PartiallyFailed")["metadata"]["name"]
+    name = workspace.backup(bed, *workspace.by_policy(bed, app, "move"), "--item-operation-timeout", "1s", stem="slow",
+                            expect="PartiallyFailed")["metadata"]["name"]
     assert mover.upload_of(bed, name)["spec"]["cancel"] is True
     drop_snapshots(bed, app)
 
 
 def check_cancelled_download(bed, workspace):
     """The same of a DataDownload; then the backup is deleted, and with it what its upload brought."""
-    app = workspace.namespace(bed, "moved")
-    bed.create_claim("data", app, MIB, storage_class_name=objects.CLASS_WAIT)  # Such a claim is not awaited for long.
-    data.fill(bed.volume_path("data", app), 1, MIB)
-    rules = workspace.policy(bed, policy.rule("move"))
+    # Such a claim is not awaited for long.
+    app, _ = workspace.volume(bed, MIB, stem="moved", storage_class_name=objects.CLASS_WAIT)
+    flags = workspace.by_policy(bed, app, "move")
     with played(bed):
-        backup = workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap", rules,
-                                  stem="moved")["metadata"]["name"]
+        backup = workspace.backup(bed, *flags, stem="moved")["metadata"]["name"]
     drop_snapshots(bed, app)
     bed.delete_namespace(app)
     restore = workspace.name("slow")
