@@ -6,7 +6,6 @@ import pathlib
 
 import data
 import metadata
-import objects
 from processes import BedError
 
 CHUNK_BYTES = 512 << 10
@@ -40,12 +39,8 @@ class Engine:
 
     def device_of(self, snapshot, namespace):
         """The bytes of a claim that is made of a VolumeSnapshot."""
-        claim = objects.claim(f"of-{snapshot}", namespace, VOLUME_BYTES)
-        claim["spec"]["dataSource"] = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot",
-                                       "name": snapshot}
-        self.bed.api.create("persistentvolumeclaims", claim)
-        self.bed.wait_bound(claim["metadata"]["name"], namespace)
-        return self.bed.volume_path(claim["metadata"]["name"], namespace)
+        self.bed.create_claim(f"of-{snapshot}", namespace, VOLUME_BYTES, snapshot=snapshot)
+        return self.bed.volume_path(f"of-{snapshot}", namespace)
 
     def backup(self, snapshot, namespace, exit_code=0):
         """Backs up the claim of a VolumeSnapshot, as a person does it; the result, and the bytes' digest."""

@@ -42,10 +42,9 @@ def engine(request, bed, tmp_path):
     pytest.param("csi-metadata", marks=pytest.mark.journey), "differential-snapshot",
     pytest.param(PAGES_ALONE, id="pages-alone", marks=[NEEDS_PAGES, pytest.mark.journey])], indirect=True)
 def test_an_increment_reads_what_the_cluster_says_changed(engine, workspace, tmp_path):
-    bed, app = engine.bed, workspace.namespace(engine.bed)
-    bed.create_claim("data", app, VOLUME_BYTES)
+    bed = engine.bed
+    app, _ = workspace.volume(bed, VOLUME_BYTES, written_bytes=VOLUME_BYTES // 2)
     volume = bed.volume_path("data", app)
-    data.fill(volume, 1, VOLUME_BYTES // 2)
     bed.create_snapshot("one", app, "data")
     full, first_digest = engine.backup("one", app)
     assert (full["mode_done"], full["reason"], full["source"]) == ("full", "no-parent", engine.source)
@@ -69,9 +68,8 @@ def test_an_increment_reads_what_the_cluster_says_changed(engine, workspace, tmp
 @pytest.mark.parametrize("engine", ["csi-metadata", "differential-snapshot",
                                     pytest.param(PAGES_ALONE, id="pages-alone", marks=NEEDS_PAGES)], indirect=True)
 def test_a_base_that_is_gone_costs_the_reading_of_what_is_allocated(engine, workspace):
-    bed, app = engine.bed, workspace.namespace(engine.bed)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES // 2)
+    bed = engine.bed
+    app, _ = workspace.volume(bed, VOLUME_BYTES, written_bytes=VOLUME_BYTES // 2)
     handle = bed.create_snapshot("one", app, "data")
     full, _ = engine.backup("one", app)
     bed.create_snapshot("two", app, "data")

@@ -17,9 +17,8 @@ def engine(bed, tmp_path):
 @pytest.fixture
 def app(engine, workspace):
     """The namespace of the claim "data", half of which is written, and of its snapshot "one", which is backed up."""
-    bed, namespace = engine.bed, workspace.namespace(engine.bed)
-    bed.create_claim("data", namespace, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", namespace), 1, VOLUME_BYTES // 2)
+    bed = engine.bed
+    namespace, _ = workspace.volume(bed, VOLUME_BYTES, written_bytes=VOLUME_BYTES // 2)
     bed.create_snapshot("one", namespace, "data")
     engine.backup("one", namespace)
     return namespace

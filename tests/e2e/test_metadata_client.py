@@ -12,7 +12,6 @@ import pytest
 import cluster_api
 import data
 import metadata
-import objects
 import pki
 from engine import CHUNK_BYTES, PROGRAM, VOLUME_BYTES, Engine
 
@@ -33,19 +32,14 @@ class Story:
 def story(beds, shared_workspace, tmp_path_factory):
     bed = beds.get()
     metadata.serve(bed)
-    app = shared_workspace.namespace(bed)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    app, _ = shared_workspace.volume(bed, VOLUME_BYTES)
     bed.create_snapshot("one", app, "data")
     repository = tmp_path_factory.mktemp("story") / "repository"
     Engine(bed, repository).backup("one", app)
     for chunk in WRITTEN_CHUNKS:
         data.fill(bed.volume_path("data", app), 2 + chunk, 1000, chunk * CHUNK_BYTES + 5000)
     bed.create_snapshot("two", app, "data")
-    claim = objects.claim("of-two", app, VOLUME_BYTES)
-    claim["spec"]["dataSource"] = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "two"}
-    bed.api.create("persistentvolumeclaims", claim)
-    bed.wait_bound("of-two", app)
+    bed.create_claim("of-two", app, VOLUME_BYTES, snapshot="two")
     device = bed.volume_path("of-two", app)
     return Story(app, repository, device, data.checksum(device, VOLUME_BYTES))
 

@@ -56,10 +56,8 @@ def check_restored_goes_on(bed, workspace, app, restored):
 def test_walk(bed, workspace):
     asked_since = bed.audit_position()
     before = set(bed.driver.snapshots())
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
+    app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED, written_bytes=VOLUME_BYTES // 2)
     volume = bed.volume_path("data", app)
-    data.fill(volume, 1, VOLUME_BYTES // 2)
     _, upload = back_up(bed, workspace, app, "full")
     assert figure(upload, "read-bytes") <= 1.1 * VOLUME_BYTES // 2
     assert upload["status"]["progress"] == {"totalBytes": VOLUME_BYTES, "bytesDone": VOLUME_BYTES}
@@ -108,9 +106,7 @@ def test_a_file_system_comes_back_in_another_namespace(bed, workspace):
 
 def test_a_cancelled_backup_leaves_nothing(bed, workspace):
     before = set(bed.driver.snapshots()) | set(bed.driver.volumes())
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED)
     name, upload = begin(bed, workspace, app)
     cancel(bed, upload)
     bed.wait_phase("datauploads", upload, ("Canceled",))

@@ -68,9 +68,7 @@ class Saved:
     """A backup that restores are made of."""
 
     def __init__(self, bed, workspace):
-        self.app = workspace.namespace(bed, "saved", labels=mover.RESTRICTED)
-        bed.create_claim("data", self.app, VOLUME_BYTES)
-        data.fill(bed.volume_path("data", self.app), 1, VOLUME_BYTES)
+        self.app, _ = workspace.volume(bed, VOLUME_BYTES, stem="saved", labels=mover.RESTRICTED)
         self.backup, _ = back_up(bed, workspace, self.app, "saved")
         await_nothing_left(bed)
 

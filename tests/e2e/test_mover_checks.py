@@ -4,7 +4,6 @@ import datetime
 
 import pytest
 
-import data
 import mover
 import runbook
 from moving import MIB, PHASE_SECONDS_MAX, annotation, await_nothing_left, back_up, reason, repository_of
@@ -73,9 +72,7 @@ def await_event(bed, app, reason):
 
 
 def test_a_check_verifies_a_repository_and_names_the_backup_that_damage_breaks(bed, workspace):
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED)
     backup, upload = back_up(bed, workspace, app, "checked")
     bed.wait_for(lambda: record_of(bed, app).get("status", {}).get("lastGoodBackup", {}).get("backup") == backup, PHASE_SECONDS_MAX,
                  lambda: f"the record to name {backup}: {record_of(bed, app)}")
@@ -107,9 +104,8 @@ def test_a_check_verifies_a_repository_and_names_the_backup_that_damage_breaks(b
 
 
 def test_the_runbook_ends_a_finding(bed, workspace, tmp_path):
-    alert, app = "CsiDeltaVerificationFinding", workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    alert = "CsiDeltaVerificationFinding"
+    app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED)
     _, upload = back_up(bed, workspace, app, "damaged")
     pack = max((repository_of(bed, upload) / "data").glob("*/*"), key=lambda file: file.stat().st_size)
     flip_one_bit(pack)

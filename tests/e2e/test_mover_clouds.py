@@ -31,9 +31,7 @@ def completed(bed, backup, name):
 
 def journey(bed, workspace, place):
     """From a volume to what is left of its first backup. Each `yield` is a time to look after the others."""
-    app = workspace.namespace(bed, place.provider, mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES // 2)
+    app, _ = workspace.volume(bed, VOLUME_BYTES, stem=place.provider, labels=mover.RESTRICTED, written_bytes=VOLUME_BYTES // 2)
     full = place.begin_backup(workspace, app, f"{place.provider}-full")
     yield
     first = completed(bed, *full)

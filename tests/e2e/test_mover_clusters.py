@@ -48,14 +48,6 @@ def bring_keys(first, other):
     return ring
 
 
-def written_app(bed, workspace, seed):
-    """A namespace with one written claim."""
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), seed, VOLUME_BYTES)
-    return app
-
-
 def all_objects(bed):
     """Every object of the bucket, with its size."""
     root = bed.s3_dir / objects.BUCKET
@@ -113,9 +105,7 @@ def goes_on_once_the_first_is_adopted(bed, other, workspace, app, backup, cluste
 
 
 def test_a_cluster_takes_from_the_bucket_only_what_it_is_asked_to(bed, other, workspace):
-    apps = [written_app(cluster, workspace, seed) for seed, cluster in ((1, bed), (2, other))]
-    assert apps[0] == apps[1]
-    app, = set(apps)
+    app, = {workspace.volume(cluster, VOLUME_BYTES, seed, labels=mover.RESTRICTED)[0] for seed, cluster in ((1, bed), (2, other))}
     first_name, first = back_up(bed, workspace, app, "first")
     write_chunks(bed, app, (3,), 5)
     _, second = back_up(bed, workspace, app, "second")
@@ -162,8 +152,7 @@ def reader(other):
 @pytest.mark.journey
 def test_an_empty_cluster_restores_with_the_key_and_reads_alone(bed, reader, workspace):
     other, gate = reader
-    app = written_app(bed, workspace, 3)
-    written = data.checksum(bed.volume_path("data", app))
+    app, written = workspace.volume(bed, VOLUME_BYTES, 3, labels=mover.RESTRICTED)
     backup, upload = back_up(bed, workspace, app, "disaster")
     fingerprint = reference_of(upload).split("/")[6]
     before = all_objects(bed)

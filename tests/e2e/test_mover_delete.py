@@ -29,9 +29,7 @@ def snapshots(bed, repository, ring):
 
 def moved_volume(bed, workspace):
     """A volume with one backup; returns its namespace, the backup's name, and the repository."""
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED)
     backup, made = back_up(bed, workspace, app, "kept")
     await_nothing_left(bed)
     return app, backup, repository_of(bed, made)

@@ -95,10 +95,7 @@ class Story:
     def __init__(self, bed, workspace):
         self.bed = bed
         self.workspace = workspace
-        self.app = workspace.namespace(bed, "killed", labels=mover.RESTRICTED)
-        self.bed.create_claim("data", self.app, VOLUME_BYTES)
-        data.fill(self.volume(), 1, VOLUME_BYTES)
-        self.written = data.checksum(self.volume())
+        self.app, self.written = workspace.volume(bed, VOLUME_BYTES, stem="killed", labels=mover.RESTRICTED)
         self.backup, _ = back_up(bed, workspace, self.app, "first")
         await_nothing_left(bed)
         self.ring = exported_keys(bed, bed.scratch / "killed.keys")

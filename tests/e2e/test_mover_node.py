@@ -53,9 +53,8 @@ def test_a_node_that_is_drained(bed, workspace, moving_app):
 
 
 def test_a_worker_without_memory_says_which_setting_to_raise(bed, workspace):
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, WINDOWS_BYTES)  # Its buffers are more than what the kernel may still find to give back.
-    data.fill(bed.volume_path("data", app), 1, WINDOWS_BYTES)
+    # Its buffers are more than what the kernel may still find to give back.
+    app, _ = workspace.volume(bed, WINDOWS_BYTES, labels=mover.RESTRICTED)
     with held_in_progress(bed, workspace, app) as (backup, name):
         held = workers(bed)
 
@@ -140,9 +139,7 @@ def hanging_after(bed, packs):
 
 
 def test_a_volume_that_needs_three_windows(bed, workspace):
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, WINDOWS_BYTES)
-    written = data.fill(bed.volume_path("data", app), 1, WINDOWS_BYTES)
+    app, written = workspace.volume(bed, WINDOWS_BYTES, labels=mover.RESTRICTED)
     for window in range(2):
         with hanging_after(bed, 3) as await_packs:
             backup, name = begin(bed, workspace, app, f"window{window}")
@@ -159,9 +156,7 @@ def test_a_volume_that_needs_three_windows(bed, workspace):
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["asked", "killed"])
 def test_a_worker_that_has_to_end_leaves_little_to_read_again(bed, workspace, how):
     """Asked to, as on a node that is drained, or not; the next one may be on any other node."""
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, LARGE_BYTES)
-    data.fill(bed.volume_path("data", app), 1, LARGE_BYTES)
+    app, _ = workspace.volume(bed, LARGE_BYTES, labels=mover.RESTRICTED)
     with hanging_after(bed, 6) as await_packs:
         backup, name = begin(bed, workspace, app, "late")
         await_packs()

@@ -25,10 +25,7 @@ pytestmark = pytest.mark.moves
 @pytest.fixture
 def app(bed, workspace):
     """A namespace with one written claim."""
-    name = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", name, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", name), 1, VOLUME_BYTES)
-    return name
+    return workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED)[0]
 
 
 def make_place(bed, workspace, reach=lambda place: contextlib.nullcontext(), **of_place):

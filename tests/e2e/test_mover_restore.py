@@ -22,10 +22,7 @@ pytestmark = pytest.mark.moves
 
 @pytest.mark.journey
 def test_a_claim_that_waits_for_its_consumer_is_filled_on_the_pods_node(bed, workspace):
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES, storage_class_name=objects.CLASS_WAIT)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
-    written = data.checksum(bed.volume_path("data", app))
+    app, written = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED, storage_class_name=objects.CLASS_WAIT)
     backup = workspace.backup(bed, "--include-namespaces", app, "--include-resources", CLAIMS, *MOVE)["metadata"]["name"]
     bed.delete_namespace(app)
 
@@ -77,9 +74,7 @@ def volume_of(bed, app):
 @pytest.fixture
 def backed_up(bed, workspace):
     """A namespace with a block volume, the backup that has it, and its checksum."""
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    written = data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    app, written = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED)
     name, _ = back_up(bed, workspace, app, "backup")
     return app, name, written
 
@@ -192,9 +187,7 @@ def make_static(bed, app, volume, name):
 
 
 def test_ignore_delay_binding_fills_a_pvc_before_its_consumer(bed, workspace):
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES, storage_class_name=objects.CLASS_WAIT)
-    written = data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    app, written = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED, storage_class_name=objects.CLASS_WAIT)
     backup, _ = back_up(bed, workspace, app, "backup", "--include-resources", CLAIMS, *MOVE)
     with mover.configured(bed, {"restore": {"ignoreDelayBinding": True}}):
         data.same(restored_checksum(bed, workspace, app, backup, "early"), written)

@@ -60,9 +60,7 @@ def without_change_lists(bed):
 @pytest.mark.own_driver("it does not know GetDifferentialSnapshot")
 def test_a_driver_with_pages_alone_is_asked_by_a_differential_snapshot(pages_alone, workspace):
     bed = pages_alone
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES // 2)
+    app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED, written_bytes=VOLUME_BYTES // 2)
     _, moved = back_up(bed, workspace, app, "full")
     assert figure(moved, "read-bytes") <= 1.1 * VOLUME_BYTES // 2
     chunks = (0, 17, 18, 40)
@@ -96,9 +94,7 @@ def test_the_sidecar_of_a_drivers_pod_serves_pages(pages_alone, workspace):
 @pytest.mark.journey
 @pytest.mark.own_driver("it allocates all of a volume")
 def test_a_large_volume_that_did_not_change_costs_next_to_nothing(bed, workspace):
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, 100 * GIB)
-    data.fill(bed.volume_path("data", app), 1, 4 * MIB)
+    app, _ = workspace.volume(bed, 100 * GIB, labels=mover.RESTRICTED, written_bytes=4 * MIB)
     back_up(bed, workspace, app, "full")
     _, moved = back_up(bed, workspace, app, "same")
     assert mode(moved) == "incremental"
@@ -170,9 +166,7 @@ def check_all(bed, workspace, app, generations, stem):
 def test_each_generation_comes_back_and_outlives_the_others(bed, workspace):
     """The volume grows on its way, after which a list of changes is not believed once."""
     drawing = chance.draw("generations")
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES // 2)
+    app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED, written_bytes=VOLUME_BYTES // 2)
     generations, grows_at = {}, GENERATIONS // 2
     for generation in range(GENERATIONS):
         if generation == grows_at:
@@ -197,9 +191,7 @@ def test_each_generation_comes_back_and_outlives_the_others(bed, workspace):
 @pytest.mark.own_driver("it can always list")
 def test_generations_of_a_driver_that_knows_nothing_are_read_whole(without_change_lists, workspace):
     bed, drawing = without_change_lists, chance.draw("generations read whole")
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES // 2)
+    app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED, written_bytes=VOLUME_BYTES // 2)
     generations = {}
     for generation in range(GENERATIONS_READ_WHOLE):
         chunks, written = change_at_random(bed, app, drawing, VOLUME_BYTES)

@@ -98,9 +98,8 @@ def test_a_stateful_set_is_taken_at_one_instant_and_promoted_as_a_set(bed, works
 
 @pytest.mark.journey
 def test_another_namespace_needs_rights_on_both_ends(bed, workspace):
-    shop, team = workspace.namespace(bed, "shop"), workspace.namespace(bed, "team")
-    bed.create_claim("data", shop, MIB)
-    written = data.fill(bed.volume_path("data", shop), 1, MIB)
+    shop, written = workspace.volume(bed, MIB, stem="shop")
+    team = workspace.namespace(bed, "team")
     people.run(bed, shop, "create", "data", "--name", "monday", "--wait", "ready")
     _a_full_quota_is_named_and_nothing_goes(bed, shop)
     with people.roles(bed):

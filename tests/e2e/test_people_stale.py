@@ -39,9 +39,7 @@ def _start(bed, config, app, *words):
 
 @pytest.mark.parametrize("leases", [True, False], ids=["with Leases", "without"])
 def test_one_of_several_at_once_is_taken_and_can_be_used(bed, workspace, leases):
-    app = workspace.namespace(bed)
-    bed.create_claim("data", app, MIB)
-    written = data.fill(bed.volume_path("data", app), 1, MIB)
+    app, written = workspace.volume(bed, MIB)
     before = set(bed.driver.snapshots())
     with people.roles(bed), stale_api.StaleApi(bed, LISTED) as stale, contextlib.ExitStack() as running:
         person = people.Person(bed, workspace.name("user"), app, [(app, USER_ROLE), (app, VIEWER_ROLE), ("", READER_ROLE)])

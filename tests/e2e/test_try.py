@@ -9,7 +9,6 @@ import subprocess
 import pytest
 
 import components
-import data
 import mover
 from moving import (CHUNK_BYTES, GONE_SECONDS_MAX, HELD, MIB, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_nothing_left, phase, undone,
                     write_chunks)
@@ -40,10 +39,8 @@ def set_arguments(bed, arguments):
 
 
 def make_app(bed, workspace):
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED)
     workspace.expect_namespace(bed, f"{app}-try")
-    bed.create_claim("data", app, VOLUME_BYTES)
-    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
     return app
 
 

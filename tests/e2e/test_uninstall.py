@@ -39,12 +39,6 @@ def folders(bed):
     return {path.relative_to(root(bed)).parts[0] for path in root(bed).rglob("*") if path.is_file()}
 
 
-def make_volume(bed, workspace):
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    return app, data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
-
-
 def ours(bed):
     """What there is of the mover in cluster and driver: its volume snapshots are all there are in these tests."""
     contents = bed.api.list("volumesnapshotcontents", labelSelector="mover.csi-delta.io/task")
@@ -64,7 +58,7 @@ def tidy(bed, workspace):
 
 @pytest.mark.journey
 def test_nothing_managed_is_left_and_all_of_another_cluster(bed, workspace):
-    app, _ = make_volume(bed, workspace)
+    app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED)
     back_up(bed, workspace, app, "moved")
     await_nothing_left(bed)
     foreign = root(bed) / FOREIGN / "shop" / "u" / "config"
@@ -91,7 +85,7 @@ def test_nothing_managed_is_left_and_all_of_another_cluster(bed, workspace):
 
 
 def test_data_that_was_kept_comes_back_with_the_exported_key(bed, workspace):
-    app, written = make_volume(bed, workspace)
+    app, written = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED)
     backup, _ = back_up(bed, workspace, app, "moved")
     await_nothing_left(bed)
     keys = bed.scratch / "kept.keys"
