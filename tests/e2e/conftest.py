@@ -403,6 +403,13 @@ class Workspace:
         self._policies.append((bed, name, rules))
         return name
 
+    def copy(self, bed, backup, app, *flags, stem="copy", **kwargs):
+        """Restores a backup of a namespace into another one; that one's name, and the Restore."""
+        target = self.name(stem)
+        self.expect_namespace(bed, target)
+        return target, bed.restore(self.name(f"r-{stem}"), "--from-backup", backup, "--namespace-mappings", f"{app}:{target}",
+                                   *flags, **kwargs)
+
     def by_policy(self, bed, app, value="snapshot"):
         """Flags of a backup of a namespace, whose claims a volume policy gives to us."""
         return "--include-namespaces", app, "--resource-policies-configmap", self.policy(bed, policy.rule(value))

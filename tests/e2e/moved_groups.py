@@ -62,10 +62,7 @@ class Database:
 
     def restore(self, backup):
         """Into another namespace: all volumes are as they were at one instant."""
-        target = self.workspace.name(f"copy-of-{backup}")
-        self.workspace.expect_namespace(self.bed, target)
-        self.bed.restore(self.workspace.name(f"r-{backup}"), "--from-backup", backup, "--namespace-mappings",
-                         f"{self.app}:{target}", timeout_seconds=MOVED_SECONDS_MAX)
+        target, _ = self.workspace.copy(self.bed, backup, self.app, stem=f"copy-of-{backup}", timeout_seconds=MOVED_SECONDS_MAX)
         check_one_instant(self.bed, target)
 
     def await_groups(self, count):

@@ -197,12 +197,9 @@ def write_chunks(bed, app, chunks, seed):
         data.fill(bed.volume_path("data", app), seed + chunk, 1000, chunk * CHUNK_BYTES + 5000)
 
 
-def restore_beside(bed, workspace, app, backup, stem, *flags, resources=CLAIMS):
+def restore_beside(bed, workspace, app, backup, stem, resources=CLAIMS):
     """Restores a backup's volume `data` into a namespace of its own, and returns that."""
-    target = workspace.name(stem)
-    workspace.expect_namespace(bed, target)
-    bed.restore(workspace.name(f"r-{stem}"), "--from-backup", backup, "--include-resources", resources,
-                "--namespace-mappings", f"{app}:{target}", *flags, timeout_seconds=MOVED_SECONDS_MAX)
+    target, _ = workspace.copy(bed, backup, app, "--include-resources", resources, stem=stem, timeout_seconds=MOVED_SECONDS_MAX)
     bed.wait_bound("data", target)
     return target
 

@@ -29,9 +29,7 @@ def test_no_policy_one_snapshot_per_volume(bed, workspace):
     actions = [operation["spec"]["backupItemAction"] for operation in _operations(bed, name)]
     assert actions == ["velero.io/csi-volumesnapshot-backupper"]
 
-    copy = workspace.name("copy")
-    workspace.expect_namespace(bed, copy)
-    bed.restore(workspace.name("restore"), "--from-backup", name, "--namespace-mappings", f"{app}:{copy}")
+    copy, _ = workspace.copy(bed, name, app)
     bed.wait_bound("data", copy)
     data.expect(bed.volume_path("data", copy), written)
 

@@ -29,10 +29,7 @@ def _await_nothing_left(bed, backup, handle):
 @pytest.mark.journey
 def test_backup_delete(bed, workspace, saved):
     app, backup, handle = saved
-    copy = workspace.name("copy")
-    workspace.expect_namespace(bed, copy)
-    bed.restore(workspace.name("restore"), "--from-backup", backup,
-                "--namespace-mappings", f"{app}:{copy}")
+    copy, _ = workspace.copy(bed, backup, app)
     bed.wait_bound("data", copy)
     assert bed.contents_of(handle), "the restore made a content of its own"
     bed.delete_backup(backup)

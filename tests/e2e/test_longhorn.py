@@ -118,12 +118,9 @@ def test_a_restore_takes_no_snapshot_under_an_old_name(bed, workspace, guard):
 
 
 def test_nothing_of_longhorn_gets_into_a_mapped_namespace_and_that_can_be_deleted(bed, workspace):
-    elsewhere = workspace.name("elsewhere")
-    workspace.expect_namespace(bed, elsewhere)
     with longhorn.running(bed), plugin_settings.during(bed, longhornItems="keep"):
         backup = archive_then_delete(bed, workspace)
-        restore = bed.restore(workspace.name("restore"), "--from-backup", backup,
-                              "--namespace-mappings", f"{longhorn.NAMESPACE}:{elsewhere}")
+        elsewhere, restore = workspace.copy(bed, backup, longhorn.NAMESPACE)
         assert restore["status"]["phase"] == "Completed"
         assert bed.kubectl("get", "lhsnap", "-n", elsewhere, "-o", "name").stdout == ""
         bed.kubectl("delete", "namespace", elsewhere, "--ignore-not-found", "--timeout=60s")

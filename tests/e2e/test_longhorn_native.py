@@ -52,8 +52,7 @@ def create_orders(bed, app):
 
 @pytest.mark.journey
 def test_a_native_snapshot_from_backup_to_restore_and_deletion(bed, workspace):
-    app, elsewhere = workspace.namespace(bed), workspace.name("elsewhere")
-    workspace.expect_namespace(bed, elsewhere)
+    app = workspace.namespace(bed)
     with running(bed):
         written, volume = create_orders(bed, app)
         name = back_up(bed, workspace, app)["metadata"]["name"]
@@ -63,7 +62,7 @@ def test_a_native_snapshot_from_backup_to_restore_and_deletion(bed, workspace):
         assert not bed.driver.snapshots()
         data.fill(bed.volume_path("orders", app), 2, 16 * MIB)
 
-        restore = bed.restore(workspace.name("restore"), "--from-backup", name, "--namespace-mappings", f"{app}:{elsewhere}")
+        elsewhere, restore = workspace.copy(bed, name, app)
         assert restore["status"].get("errors", 0) == 0
         bed.wait_bound("orders", elsewhere)
         data.expect(bed.volume_path("orders", elsewhere), written)

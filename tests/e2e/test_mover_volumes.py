@@ -114,10 +114,8 @@ def test_each_access_mode_comes_back(bed, workspace, mode_of_volumes):
             data.fill(bed.volume_path(name, app), len(written), MIB)
             written[name] = access_mode, data.checksum(bed.volume_path(name, app))
         backup = workspace.backup(bed, "--include-namespaces", app, *MOVE, stem="modes", timeout_seconds=MOVED_SECONDS_MAX)
-        target = workspace.name("modes")
-        workspace.expect_namespace(bed, target)
-        bed.restore(workspace.name("r-modes"), "--from-backup", backup["metadata"]["name"], "--include-resources", CLAIMS,
-                    "--namespace-mappings", f"{app}:{target}", timeout_seconds=MOVED_SECONDS_MAX)
+        target, _ = workspace.copy(bed, backup["metadata"]["name"], app, "--include-resources", CLAIMS, stem="modes",
+                                   timeout_seconds=MOVED_SECONDS_MAX)
         for name, (access_mode, checksum) in written.items():
             bed.wait_bound(name, target)
             claim = bed.api.get("persistentvolumeclaims", name, target)

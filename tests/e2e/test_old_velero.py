@@ -35,16 +35,12 @@ def test_snapshot_to_delete(beds, old_bed, workspace):
     other.wait_bound("data", app)
     data.expect(other.volume_path("data", app), written)
 
-    copy = workspace.name("copy")
-    workspace.expect_namespace(bed, copy)
-    restore = bed.restore(workspace.name("restore"), "--from-backup", name, "--namespace-mappings", f"{app}:{copy}")
+    copy, restore = workspace.copy(bed, name, app)
     assert restore["status"].get("errors", 0) == 0
     bed.wait_bound("data", copy)
     data.expect(bed.volume_path("data", copy), written)
 
-    bare = workspace.name("bare")
-    workspace.expect_namespace(bed, bare)
-    bed.restore(workspace.name("bare"), "--from-backup", name, "--namespace-mappings", f"{app}:{bare}", "--restore-volumes=false")
+    bare, _ = workspace.copy(bed, name, app, "--restore-volumes=false", stem="bare")
     bed.wait_bound("data", bare)
     assert data.checksum(bed.volume_path("data", bare)) != written
 

@@ -23,10 +23,8 @@ def _saved_and_gone(bed, workspace):
 
 def _restore(bed, workspace, app, backup, expect):
     """Restores into another namespace; returns that, and what `velero restore describe --details` shows."""
-    name, copy = workspace.name("restore"), workspace.name("copy")
-    workspace.expect_namespace(bed, copy)
-    bed.restore(name, "--from-backup", backup, "--namespace-mappings", f"{app}:{copy}", expect=expect)
-    return copy, bed.velero("restore", "describe", name, "--details").stdout
+    copy, restore = workspace.copy(bed, backup, app, expect=expect)
+    return copy, bed.velero("restore", "describe", restore["metadata"]["name"], "--details").stdout
 
 
 @pytest.mark.journey

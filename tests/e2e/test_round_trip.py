@@ -33,10 +33,8 @@ def test_policy_snapshot(bed, workspace):
     restore = bed.restore(workspace.name("restore"), "--from-backup", backup["metadata"]["name"])
     assert restore["status"].get("errors", 0) == 0
     # Velero restores what an action names, whatever the user has included: the snapshots come along.
-    beside = workspace.name("beside")
-    workspace.expect_namespace(bed, beside)
-    bed.restore(workspace.name("volumes"), "--from-backup", backup["metadata"]["name"], "--namespace-mappings", f"{app}:{beside}",
-                "--include-resources", "persistentvolumeclaims,persistentvolumes")
+    beside, _ = workspace.copy(bed, backup["metadata"]["name"], app, "--include-resources",
+                               "persistentvolumeclaims,persistentvolumes", stem="beside")
     for name, checksum in written.items():
         for namespace in (app, beside):
             bed.wait_bound(name, namespace)
