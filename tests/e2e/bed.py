@@ -331,18 +331,33 @@ class Bed:
                 self.api.create("roles", document)
             else:
                 continue
-            plural, binding = objects.binding(document["kind"], document["metadata"]["name"], self.namespace)
-            self.api.create(plural, binding)
+            kind, name = document["kind"], document["metadata"]["name"]
+            self.api.create(*objects.binding(name, kind, name, objects.subject(objects.PLUGIN_ACCOUNT, self.namespace),
+                                             self.namespace if kind == "Role" else ""))
         self.renew_plugin_token()
 
     def renew_plugin_token(self, port=None):
         """Writes a kubeconfig with a fresh token of the plugin's account, and another way to the API server."""
-        url = cluster_api.path("serviceaccounts", objects.PLUGIN_ACCOUNT, self.namespace, "token")
-        answer = self.api.request("POST", url, {
-            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 86400}})
-        pki.write_kubeconfig(self.plugin_kubeconfig, self.pki / "ca.crt",
-                             {"token": answer["status"]["token"]}, self.namespace, port or self.client_port)
+        token = self.api.token(objects.PLUGIN_ACCOUNT, self.namespace)
+        pki.write_kubeconfig(self.plugin_kubeconfig, self.pki / "ca.crt", {"token": token}, self.namespace,
+                             port or self.client_port)
+
+    def kubeconfig(self, account, namespace):
+        """A kubeconfig with a token of a service account; made once."""
+        path = self.state / f"{account}.conf"
+        if not path.exists():
+            pki.write_kubeconfig(path, self.pki / "ca.crt", {"token": self.api.token(account, namespace)}, namespace)
+        return path
+
+    def define(self, kinds):
+        """Makes the API server serve these kinds; returns those that it did not know."""
+        new = [kind for kind in kinds if not self.api.get("customresourcedefinitions", kind["metadata"]["name"])]
+        for kind in new:
+            self.api.create("customresourcedefinitions", kind)
+        for plural in (kind["spec"]["names"]["plural"] for kind in new):
+            self.wait_for(lambda probe=cluster_api.path(plural): self.api.raw("GET", probe)[0] == 200, KINDS_SECONDS_MAX,
+                          f"the path of {plural}")
+        return new
 
     # -- Components --------------------------------------------------------------------------------
 

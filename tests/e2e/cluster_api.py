@@ -192,6 +192,12 @@ class ClusterApi:
         namespace = namespace or obj["metadata"].get("namespace")
         return self.request("POST", path(plural, namespace=namespace), obj)
 
+    def token(self, account, namespace, seconds=86400, **spec):
+        """A token of a service account, for the API server unless `audiences` says otherwise."""
+        return self.request("POST", path("serviceaccounts", account, namespace, "token"), {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds, **spec}})["status"]["token"]
+
     def patch(self, plural, name, change, namespace=None, subresource=None):
         """A JSON merge patch."""
         url = path(plural, name, namespace, subresource)

@@ -68,11 +68,7 @@ def serve(bed, *names):
 
 def define(bed):
     """Makes the API server know the kind."""
-    kind = yaml.safe_load(KIND.read_text())
-    if bed.api.get("customresourcedefinitions", kind["metadata"]["name"]) is None:
-        bed.api.create("customresourcedefinitions", kind)
-        probe = cluster_api.path("differentialsnapshots")
-        bed.wait_for(lambda: bed.api.raw("GET", probe)[0] == 200, 60, "the DifferentialSnapshots' path")
+    bed.define([yaml.safe_load(KIND.read_text())])
 
 
 def _install(bed):
@@ -81,37 +77,21 @@ def _install(bed):
         bed.api.create(PLURALS[document["kind"]], document)
     (bed.state / "cursor-key").write_text(base64.b64encode(os.urandom(32)).decode())
     pki.make_server(bed.pki, FIRST)
-    account_kubeconfig(bed, ACCOUNT, NAMESPACE)
+    bed.kubeconfig(ACCOUNT, NAMESPACE)
     for name, role in ((MOVER, f"{ACCOUNT}-mover"), (REQUESTER, f"{ACCOUNT}-requester"), (STRANGER, None)):
-        bed.api.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
-                                           "metadata": {"name": name, "namespace": NAMESPACE}})
+        bed.api.create(*objects.account(name, NAMESPACE))
         if role:
-            bed.api.create("clusterrolebindings", {
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                "metadata": {"name": name},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}]})
+            bed.api.create(*objects.binding(name, "ClusterRole", role, objects.subject(name, NAMESPACE)))
 
 
 def token(bed, account, audience=None):
     """A token of an account of the manifest's namespace; for the API server unless an audience is named."""
-    spec = {"expirationSeconds": 86400, **({"audiences": [audience]} if audience else {})}
-    answer = bed.api.request("POST", cluster_api.path("serviceaccounts", account, NAMESPACE, "token"), {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
-    return answer["status"]["token"]
+    return bed.api.token(account, NAMESPACE, **({"audiences": [audience]} if audience else {}))
 
 
-def account_kubeconfig(bed, account, space):
-    """A kubeconfig with a token of an account."""
-    path = bed.state / f"{account}.conf"
-    if not path.exists():
-        pki.write_kubeconfig(path, bed.pki / "ca.crt", {"token": token(bed, account)}, space)
-    return path
-
-
-def kubeconfig(bed, account=MOVER):
+def kubeconfig(bed):
     """A kubeconfig of a client that asks for differences."""
-    return account_kubeconfig(bed, account, NAMESPACE)
+    return bed.kubeconfig(MOVER, NAMESPACE)
 
 
 def api(bed, account):

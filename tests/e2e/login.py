@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 
-import cluster_api
 import pki
 
 LEEWAY_SECONDS = 60  # How long an API server still accepts a token that has ended: clocks differ.
@@ -23,9 +22,7 @@ INTEGER_BYTES = 32  # Of P-256.
 
 def prepare(folder, bed, account, namespace, *, seconds, tells_end):
     """What `login.py FOLDER` will answer for a service account. Without `tells_end` only a refusal shows that a token has ended."""
-    url = cluster_api.path("serviceaccounts", account, namespace, "token")
-    token = bed.api.request("POST", url, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-                                          "spec": {"expirationSeconds": 600}})["status"]["token"]
+    token = bed.api.token(account, namespace, 600)
     folder.mkdir()
     (folder / "settings.json").write_text(json.dumps({
         "key": str(bed.pki / "sa.key"), "parts": [_decoded(part) for part in token.split(".")[:2]],

@@ -8,7 +8,6 @@ import base64
 import contextlib
 import json
 
-import cluster_api
 import components
 import objects
 import pki
@@ -96,14 +95,7 @@ def extents(messages):
 
 def kubeconfig(bed, user):
     """A kubeconfig with a token of an account in NAMESPACE."""
-    path = bed.state / f"{user}.conf"
-    if not path.exists():
-        url = cluster_api.path("serviceaccounts", user, NAMESPACE, "token")
-        answer = bed.api.request("POST", url, {
-            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 86400}})
-        pki.write_kubeconfig(path, bed.pki / "ca.crt", {"token": answer["status"]["token"]}, NAMESPACE)
-    return path
+    return bed.kubeconfig(user, NAMESPACE)
 
 
 @contextlib.contextmanager
@@ -119,25 +111,18 @@ def account(bed, name, rules):
 
 
 def _make_account(bed, name, rules):
-    bed.api.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
-                                       "metadata": {"name": name, "namespace": NAMESPACE}})
-    _grant(bed, name, rules, {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE})
+    bed.api.create(*objects.account(name, NAMESPACE))
+    _grant(bed, name, rules, objects.subject(name, NAMESPACE))
 
 
 def _grant(bed, name, rules, subject):
-    group = "rbac.authorization.k8s.io"
-    meta = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
-    bed.api.create("clusterroles", {**meta, "kind": "ClusterRole", "rules": rules})
-    bed.api.create("clusterrolebindings", {
-        **meta, "kind": "ClusterRoleBinding", "subjects": [subject],
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name}})
+    bed.api.create("clusterroles", {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                                    "metadata": {"name": name}, "rules": rules})
+    bed.api.create(*objects.binding(name, "ClusterRole", name, subject))
 
 
 def _set_up(bed):
-    for kind in json.loads((bed.product(MODULE) / "share/crds.json").read_text()):
-        bed.api.create("customresourcedefinitions", kind)
-    probe = cluster_api.path("snapshotmetadataservices")
-    bed.wait_for(lambda: bed.api.raw("GET", probe)[0] == 200, 60, "the SnapshotMetadataServices' path")
+    bed.define(json.loads((bed.product(MODULE) / "share/crds.json").read_text()))
     pki.make_server(bed.pki, SIDECAR)
     pki.make_client(bed.pki, f"{SIDECAR}-client", f"/CN={SIDECAR}")
     bed.api.create("namespaces", objects.namespace(NAMESPACE))

@@ -12,7 +12,6 @@ import subprocess
 
 import bed as bed_module
 import build
-import cluster_api
 import components
 import images
 import objects
@@ -69,14 +68,7 @@ def values(bed, **changes):
 
 def define(bed):
     """Makes the API server know the data mover's kinds."""
-    kinds = [d for d in render(values(bed)) if d["kind"] == "CustomResourceDefinition"]
-    new = [k for k in kinds if not bed.api.get("customresourcedefinitions", k["metadata"]["name"])]
-    for kind in new:
-        bed.api.create("customresourcedefinitions", kind)
-    for plural in (kind["spec"]["names"]["plural"] for kind in new):
-        probe = cluster_api.path(plural)
-        bed.wait_for(lambda probe=probe: bed.api.raw("GET", probe)[0] == 200, 60, f"the path of {plural}")
-    if new:
+    if bed.define(d for d in render(values(bed)) if d["kind"] == "CustomResourceDefinition"):
         bed.restart("velero")  # Version 1.13 stumbles over kinds that are newer than its knowledge of them.
 
 

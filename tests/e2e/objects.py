@@ -83,8 +83,7 @@ def velero_objects(velero_namespace, s3_host):
             # Velero looks for backups in the bucket when it starts, then once a minute. The first
             # look is skipped unless the location is known to be available by then.
             "status": {"phase": "Available"}}),
-        ("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
-                             "metadata": {"name": PLUGIN_ACCOUNT, **meta}}),
+        account(PLUGIN_ACCOUNT, velero_namespace),
     ]
 
 
@@ -96,16 +95,24 @@ def native_location(velero_namespace):
                      "credential": {"name": "cloud-credentials", "key": "cloud"}}}
 
 
-def binding(kind, role, velero_namespace):
-    """The pair (plural, object) that gives the plugin's account a ClusterRole or a Role."""
-    meta = {"name": role}
-    if kind == "Role":
-        meta["namespace"] = velero_namespace
-    return f"{kind.lower()}bindings", {
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": f"{kind}Binding", "metadata": meta,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": PLUGIN_ACCOUNT,
-                      "namespace": velero_namespace}]}
+def account(name, account_namespace):
+    """The pair (plural, object) of a service account."""
+    return "serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
+                               "metadata": {"name": name, "namespace": account_namespace}}
+
+
+def subject(name, account_namespace):
+    """A service account, as bindings name it."""
+    return {"kind": "ServiceAccount", "name": name, "namespace": account_namespace}
+
+
+def binding(name, role_kind, role, to, role_namespace="", labels=None):
+    """The pair (plural, object) that gives a subject a ClusterRole or a Role, in one namespace or ("") in all."""
+    kind = "RoleBinding" if role_namespace else "ClusterRoleBinding"
+    return f"{kind.lower()}s", {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "subjects": [to],
+        "metadata": {"name": name, "labels": labels or {}, **({"namespace": role_namespace} if role_namespace else {})},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role}}
 
 
 def claim(name, claim_namespace, size_bytes, *, mode="Block", storage_class_name=CLASS_IMMEDIATE,

@@ -10,6 +10,8 @@ import threading
 import time
 
 import components
+import objects
+import pki
 from call_gate import CallGate
 
 BLOCK_BYTES = 4096
@@ -115,11 +117,8 @@ def stateful_set(name, namespace, template):
 
 def config_of(bed, account, namespace):
     """A kubeconfig for a service account."""
-    token = bed.kubectl("create", "token", account, "-n", namespace).stdout.strip()
     config = bed.scratch / f"{account}.conf"
-    config.write_text((bed.pki / "admin.conf").read_text())
-    bed.kubectl("config", "set-credentials", account, f"--token={token}", f"--kubeconfig={config}")
-    bed.kubectl("config", "set-context", "--current", f"--user={account}", f"--kubeconfig={config}")
+    pki.write_kubeconfig(config, bed.pki / "ca.crt", {"token": bed.api.token(account, namespace)})
     return config
 
 
@@ -128,17 +127,11 @@ class Person:
 
     def __init__(self, bed, name, home, bindings):
         self.bed, self.name = bed, name
-        bed.api.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
-                                           "metadata": {"name": self.name, "namespace": home}})
+        bed.api.create(*objects.account(self.name, home))
         self.user = f"system:serviceaccount:{home}:{self.name}"
         for namespace, role in bindings:
-            kind = "RoleBinding" if namespace else "ClusterRoleBinding"
-            bed.api.create(f"{kind.lower()}s", {
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
-                "metadata": {"name": f"{self.name}-{role}", "labels": {PERSON: self.name},
-                             **({"namespace": namespace} if namespace else {})},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-                "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": home}]})
+            bed.api.create(*objects.binding(f"{self.name}-{role}", "ClusterRole", role, objects.subject(self.name, home),
+                                            namespace, {PERSON: self.name}))
         self.config = config_of(bed, self.name, home)
 
     def config_behind(self, port):

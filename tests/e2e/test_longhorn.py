@@ -152,8 +152,7 @@ NEVER = [
 
 def test_the_audit_log_finds_requests_that_longhorn_must_never_get(bed):
     """As if our plugin did it: each such request fails the test in whose bed it was made, and no other one does."""
-    token = bed.kubectl("create", "token", objects.PLUGIN_ACCOUNT, "-n", bed.namespace).stdout.strip()
-    api = cluster_api.ClusterApi(bed.name, bed.pki, token=token)
+    api = cluster_api.ClusterApi(bed.name, bed.pki, token=bed.api.token(objects.PLUGIN_ACCOUNT, bed.namespace))
 
     def ask(method, url, change):
         body = change and {"apiVersion": OWNER["apiVersion"], "kind": "Snapshot", "metadata": change["metadata"],

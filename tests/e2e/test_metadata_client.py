@@ -9,7 +9,6 @@ import shutil
 
 import pytest
 
-import cluster_api
 import data
 import metadata
 import pki
@@ -79,11 +78,7 @@ def assert_increment(outcome):
 
 def token_for(bed, audience, path):
     """Puts a token of the client's account into a file."""
-    url = cluster_api.path("serviceaccounts", metadata.CLIENT, metadata.NAMESPACE, "token")
-    answer = bed.api.request("POST", url, {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-        "spec": {"audiences": [audience], "expirationSeconds": 600}})
-    path.write_text(answer["status"]["token"])
+    path.write_text(bed.api.token(metadata.CLIENT, metadata.NAMESPACE, 600, audiences=[audience]))
     return path
 
 
