@@ -7,7 +7,6 @@ import shutil
 import subprocess
 
 import engine_images as images
-import engine_lab as lab_module
 import engine_tools as tools
 from engine_world import Outcome, Verdict
 

@@ -135,7 +135,7 @@ def measure(bed, side, name):
     figures = {"ready": ready.at - asked_at, "backup": seconds, "requests": sum(requests.values()) / MEMBERS,
                "requests by client": requests, "frozen": None}
     if ours:
-        newest = max(bed.driver_control({"op": "groups"})["groups"], key=lambda g: g["created_at_ns"])
+        newest = max(bed.driver.control({"op": "groups"})["groups"], key=lambda g: g["created_at_ns"])
         figures["frozen"] = newest["frozen_ns"] / 1e9
         figures["window"] = window_of_group(bed, asked[0]["objectRef"]["name"])
     else:

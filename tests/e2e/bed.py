@@ -636,10 +636,6 @@ class Bed:
     def plugin_user(self):
         return f"system:serviceaccount:{self.namespace}:{objects.PLUGIN_ACCOUNT}"
 
-    def driver_control(self, request):
-        """Sends one request to the control socket of the test driver; returns its answer."""
-        return self.driver.control(request)
-
     def save_logs(self, target=None):
         """Copies all logs to a folder that outlives the bed; returns it."""
         root = os.environ.get("CSI_DELTA_E2E_LOGS") or REPOSITORY / "build" / "e2e-logs"

@@ -12,34 +12,21 @@ import processes
 LOOK_SECONDS = 0.2
 
 
-class CallGate(group_proxy.Proxy):
-    """The way of the plugin processes that start while the body of `with` runs. Thread-safe."""
+class Gate(group_proxy.BedProxy):
+    """Between any client and the API server. Thread-safe."""
 
     def __init__(self, bed):
-        self._bed = bed
         self._calls = []
         self._since = None  # From which call on they are counted,
         self._writes_only = False  # and whether all of them.
         self._limit = None  # How many of those pass; all.
         self._held = False
         self._more = threading.Condition()
-        pair = f"{bed.pki}/apiserver"
-        with processes.inside(bed.name):
-            super().__init__("127.0.0.1", 0, bed.client_port, group_proxy.ALL_VERSIONS, f"{bed.pki}/ca.crt",
-                             f"{pair}.crt", f"{pair}.key")
-        self._thread = threading.Thread(target=self.serve_forever, daemon=True)
+        super().__init__(bed)
 
-    def __enter__(self):
-        self._thread.start()
-        self._bed.renew_plugin_token(port=self.server_address[1])
-        return self
-
-    def __exit__(self, *_):
+    def __exit__(self, *failure):
         self.open()
-        self._bed.renew_plugin_token()
-        self.shutdown()
-        self.server_close()
-        self._thread.join()
+        super().__exit__(*failure)
 
     def hold_after(self, count, since, writes_only=False):
         """Once `since(method, path)` was true of a call, so many pass, that one included, and no other.
@@ -87,6 +74,16 @@ class CallGate(group_proxy.Proxy):
             self._more.wait_for(lambda: self._limit is None)
             return False
 
-    def connect_behind(self):
-        with processes.inside(self._bed.name):
-            return super().connect_behind()
+
+class CallGate(Gate):
+    """The way of the plugin processes that start while the body of `with` runs."""
+
+    def __enter__(self):
+        super().__enter__()
+        self._bed.renew_plugin_token(port=self.server_address[1])
+        return self
+
+    def __exit__(self, *failure):
+        self.open()
+        self._bed.renew_plugin_token()
+        super().__exit__(*failure)

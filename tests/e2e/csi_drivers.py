@@ -15,7 +15,12 @@ class Driver:
     """One driver: a program, its state folder and its socket. Subclasses know the program.
 
     A block volume and the snapshot of one are plain files on the host, so a test reads and writes
-    them without a kubelet.
+    them without a kubelet. Subclasses have:
+
+    - command(): the command line that serves CSI on `socket`
+    - volumes(), snapshots(), groups(): the handles of all that exist in the driver
+    - volume_path(handle), snapshot_path(handle): the file that holds the bytes of a block volume, or of its snapshot
+    - write_file(handle, name, content), read_file(handle, name): of the root of a file system that is not mounted
     """
 
     name = ""
@@ -29,46 +34,6 @@ class Driver:
         self.control_socket = pathlib.Path(socket_dir) / "control.sock"
         self.args = []  # Further flags; see Bed.configure_driver.
         self.volumes_dir = None  # A file system of the volumes' own, for groups.
-
-    def command(self):
-        """The command line that serves CSI on `socket`."""
-        raise NotImplementedError
-
-    def volumes(self):
-        """The handles of all volumes that exist in the driver."""
-        raise NotImplementedError
-
-    def snapshots(self):
-        """The handles of all snapshots that exist in the driver."""
-        raise NotImplementedError
-
-    def groups(self):
-        """The handles of all group snapshots that exist in the driver."""
-        raise NotImplementedError
-
-    def volume_path(self, handle):
-        """The file that holds the bytes of a block volume."""
-        raise NotImplementedError
-
-    def snapshot_path(self, handle):
-        """The file that holds the bytes of the snapshot of a block volume."""
-        raise NotImplementedError
-
-    def write_file(self, handle, name, content):
-        """Puts a file into the root of a filesystem volume that is not mounted."""
-        raise NotImplementedError
-
-    def read_file(self, handle, name):
-        """The bytes of a file in the root of a filesystem volume that is not mounted."""
-        raise NotImplementedError
-
-    def remove_snapshot(self, handle):
-        """Deletes a snapshot behind everybody's back, as a storage administrator would."""
-        raise NotImplementedError
-
-    def remove_group(self, handle):
-        """Deletes a group with all its members, in the same way."""
-        raise NotImplementedError
 
     def control(self, request):
         raise NotImplementedError(f"{self.program.name} has no control socket")
@@ -158,6 +123,7 @@ class TestDriver(Driver):
         return answer
 
     def remove_snapshot(self, handle):
+        """Deletes a snapshot behind everybody's back, as a storage administrator would."""
         self.control({"op": "delete_snapshot", "id": handle})
 
     def remove_group(self, handle):

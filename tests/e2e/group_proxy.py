@@ -15,6 +15,9 @@ import http.server
 import json
 import select
 import ssl
+import threading
+
+import processes
 
 GROUP = "groupsnapshot.storage.k8s.io"
 PORT = 6444
@@ -216,6 +219,38 @@ class Proxy(http.server.ThreadingHTTPServer):
                                                  timeout=REQUEST_SECONDS_MAX)
         connection.connect()
         return connection
+
+
+class BedProxy(Proxy):
+    """Shows all versions, in a bed's network, while the body of `with` runs."""
+
+    def __init__(self, bed, passage=Passage):
+        self._bed = bed
+        pair = f"{bed.pki}/apiserver"
+        with processes.inside(bed.name):
+            super().__init__("127.0.0.1", 0, bed.client_port, ALL_VERSIONS, f"{bed.pki}/ca.crt", f"{pair}.crt", f"{pair}.key",
+                             passage)
+        self._thread = threading.Thread(target=self.serve_forever, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+    def connect_behind(self):
+        with processes.inside(self._bed.name):
+            return super().connect_behind()
+
+    def lead(self, config):
+        """A copy of a kubeconfig that comes here."""
+        led = config.with_suffix(f".{self.server_address[1]}")
+        led.write_text(config.read_text().replace(f":{self._bed.client_port}", f":{self.server_address[1]}"))
+        led.chmod(0o600)
+        return led
 
 
 def main():

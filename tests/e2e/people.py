@@ -9,10 +9,10 @@ import tempfile
 import threading
 import time
 
+import call_gate
 import components
 import objects
 import pki
-from call_gate import CallGate
 
 BLOCK_BYTES = 4096
 PERSON = "csi-delta-test/person"  # Label of what binds a role to one.
@@ -134,28 +134,12 @@ class Person:
                                             namespace, {PERSON: self.name}))
         self.config = config_of(bed, self.name, home)
 
-    def config_behind(self, port):
-        """A kubeconfig that leads to the API server by another port."""
-        config = self.bed.scratch / f"{self.name}-{port}.conf"
-        config.write_text(self.config.read_text().replace(f":{self.bed.client_port}", f":{port}"))
-        return config
-
     def run(self, namespace, *words, **kwargs):
         return run(self.bed, namespace, *words, "--kubeconfig", self.config, **kwargs)
 
 
-class Gate(CallGate):
+class Gate(call_gate.Gate):
     """Of a person's program; what only asks for rights, or holds a volume, is not counted."""
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.open()
-        self.shutdown()
-        self.server_close()
-        self._thread.join()
 
     def admits(self, method, path):
         if "selfsubjectaccessreviews" in path or "/leases" in path:
@@ -171,7 +155,7 @@ def killed_after_each_write(person, namespace, *words):
     kills = 0
     with Gate(person.bed) as gate:
         command = [components.program_path(), "snapshot", *words, "-n", namespace, "--kubeconfig",
-                   person.config_behind(gate.server_address[1])]
+                   gate.lead(person.config)]
         while kills < KILLS_MAX:
             gate.hold_after(1, lambda method, _: method != "GET", writes_only=True)
             with subprocess.Popen(person.bed.inside(command), text=True, stdout=subprocess.PIPE,

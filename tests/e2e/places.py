@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 
+import components
 import objects
 import processes
 import tunnel
@@ -85,13 +86,8 @@ class Server:
         with self._log.open("ab") as log:
             # pylint: disable-next=consider-using-with
             self._process = subprocess.Popen(self._bed.inside(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        processes.wait_until(self._answers, READY_SECONDS_MAX, f"an S3 server: {self._log.read_text()}")
-
-    def _answers(self):
-        with processes.inside(self._bed.name):
-            probe = socket.socket()
-        with probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        processes.wait_until(lambda: components.port_open(self._bed, self.port), READY_SECONDS_MAX,
+                             f"an S3 server: {self._log.read_text()}")
 
     def stop(self):
         self._process.kill()

@@ -10,7 +10,6 @@ import time
 import urllib.parse
 
 import group_proxy
-import processes
 
 EVENT_LAG_SECONDS = 5
 
@@ -77,34 +76,10 @@ class _Passage(group_proxy.Passage):
             return max((int(item["metadata"]["resourceVersion"]) for item in items or ()), default=None)
 
 
-class StaleApi(group_proxy.Proxy):
+class StaleApi(group_proxy.BedProxy):
     """Serves while the body of `with` runs, for clients with a token. `kinds`: plural names of what is listed too old."""
 
     def __init__(self, bed, kinds, event_lag_seconds=EVENT_LAG_SECONDS):
-        self._bed, self.kinds, self.event_lag_seconds = bed, kinds, event_lag_seconds
+        self.kinds, self.event_lag_seconds = kinds, event_lag_seconds
         self.lists_made_old = 0
-        pair = f"{bed.pki}/apiserver"
-        with processes.inside(bed.name):
-            super().__init__("127.0.0.1", 0, bed.client_port, group_proxy.ALL_VERSIONS, f"{bed.pki}/ca.crt",
-                             f"{pair}.crt", f"{pair}.key", _Passage)
-        self._thread = threading.Thread(target=self.serve_forever, daemon=True)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self.server_close()
-        self._thread.join()
-
-    def connect_behind(self):
-        with processes.inside(self._bed.name):
-            return super().connect_behind()
-
-    def lead(self, config):
-        """A copy of a kubeconfig that comes here."""
-        led = config.with_suffix(".stale")
-        led.write_text(config.read_text().replace(f":{self._bed.client_port}", f":{self.server_address[1]}"))
-        led.chmod(0o600)
-        return led
+        super().__init__(bed, _Passage)

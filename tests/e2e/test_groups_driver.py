@@ -49,7 +49,7 @@ def test_group_is_one_instant(stock_bed, database):
     copies = [bed.driver.snapshot_path(groups.handle_of(bed, found[claim])) for claim in CLAIMS]
     assert stamps.spread(copies) <= 1
     assert min(map(stamps.read, copies)) > 0
-    told = bed.driver_control({"op": "groups"})["groups"]
+    told = bed.driver.control({"op": "groups"})["groups"]
     assert [len(g["members"]) for g in told] == [len(CLAIMS)]
     assert told[0]["frozen_ns"] > 0
     groups.delete(bed, group)

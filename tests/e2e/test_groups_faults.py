@@ -67,7 +67,7 @@ def held(database, stem, *rules):
     """Starts a backup whose group the driver is just cutting; returns its name."""
     bed = database.bed
     count = bed.driver.calls(HOLD["method"])["held"]
-    bed.driver_control({"op": "add", "rules": [HOLD, *rules]})
+    bed.driver.control({"op": "add", "rules": [HOLD, *rules]})
     name = database.begin(stem, "--csi-snapshot-timeout", "60s")
     bed.driver.await_calls(HOLD["method"], held=count + 1)
     return name
@@ -75,7 +75,7 @@ def held(database, stem, *rules):
 
 def cut(database, stem):
     """Starts a backup whose group is taken, and does not become ready; returns its name."""
-    database.bed.driver_control({"op": "add", "rules": NOT_READY})
+    database.bed.driver.control({"op": "add", "rules": NOT_READY})
     name = database.begin(stem)
     database.bed.wait_phase("backups", name, ("WaitingForPluginOperations",))
     return name
@@ -85,7 +85,7 @@ def test_a_controller_that_is_restarted_while_a_group_is_made(database):
     bed = database.bed
     name = held(database, "restarted", *NOT_READY)
     bed.restart("snapshot-controller", kill=True)
-    bed.driver_control({"op": "release"})  # The call that is held; a later one is held again.
+    bed.driver.control({"op": "release"})  # The call that is held; a later one is held again.
     bed.wait_phase("backups", name, ("WaitingForPluginOperations",))
     bed.restart("snapshot-controller", kill=True)
     bed.driver.clear_faults()

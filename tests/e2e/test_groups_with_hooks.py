@@ -41,7 +41,7 @@ def test_a_group_snapshot_is_taken_between_the_hooks_of_all_its_pods(bed, worksp
     with bed.driver.faults(CUT_LATE):
         backup = workspace.backup(bed, *database.flags)
     assert backup["status"]["hookStatus"] == {"hooksAttempted": 2 * len(PODS)}
-    group, = bed.driver_control({"op": "groups"})["groups"]
+    group, = bed.driver.control({"op": "groups"})["groups"]
     assert len(group["members"]) == len(CLAIMS)
     cut = group["created_at_ns"] / 1e9
     pre, post = ({name: noted(bed, database.app, name, moment) for name in PODS} for moment in ("pre", "post"))
