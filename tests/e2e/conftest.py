@@ -6,6 +6,7 @@ import pathlib
 import secrets
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -348,6 +349,10 @@ def second(beds, bed):
     return beds.second(bed)
 
 
+# The namespace of a claim, and the CSI handles of its two volume snapshots, which are named so.
+Snapshotted = collections.namedtuple("Snapshotted", ["namespace", "one", "two"])
+
+
 class Workspace:
     """Unique names for one test, and the deletion of what it made under them.
 
@@ -375,6 +380,16 @@ class Workspace:
         app = self.namespace(bed, stem, labels)
         bed.create_claim("data", app, size_bytes, **claim)
         return app, data.fill(bed.volume_path("data", app), seed, written_bytes or size_bytes)
+
+    def volume_with_snapshots(self, bed, size_bytes, write):
+        """A claim that was written, snapshotted as "one", written, and snapshotted as "two". `write` takes a path and a seed."""
+        app = self.namespace(bed)
+        bed.create_claim("data", app, size_bytes)
+        handles = []
+        for seed, name in enumerate(("one", "two")):
+            write(bed.volume_path("data", app), seed)
+            handles.append(bed.create_snapshot(name, app, "data"))
+        return Snapshotted(app, *handles)
 
     def expect_namespace(self, bed, name):
         """Also deletes a namespace that something else creates, such as a restore."""
@@ -443,6 +458,20 @@ class Workspace:
         for bed, handles, group_handles in snapshotted:
             if bed.driver.can_inject_faults:
                 bed.remove_snapshots(handles, group_handles)
+
+
+@pytest.fixture
+def killed_run(tmp_path, monkeypatch):
+    """Runs a script that makes a bed and prints its name and state folder, and is killed then; returns both."""
+    monkeypatch.setattr(processes, "RECORDS", tmp_path)  # So that no other run cleans up first.
+
+    def run_and_kill(script):
+        with subprocess.Popen([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE, text=True,
+                              env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).resolve().parent)}) as run:
+            name, state = run.stdout.readline().split()
+            run.send_signal(signal.SIGKILL)
+        return name, state
+    return run_and_kill
 
 
 @pytest.fixture

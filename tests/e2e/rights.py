@@ -30,15 +30,16 @@ class Request:
     namespace: str = ""
 
 
-def _of_rule(rule):
-    return {Right(verb, group, resource) for verb in rule["verbs"]
+def of_rules(rules):
+    """Every right in some rules."""
+    return {Right(verb, group, resource) for rule in rules for verb in rule["verbs"]
             for group in rule["apiGroups"] for resource in rule["resources"]}
 
 
 def listed(manifest=RULES):
     """Every right in a manifest: that of the plugin."""
     documents = yaml.safe_load_all(manifest.read_text())
-    return {right for document in documents for rule in (document or {}).get("rules", []) for right in _of_rule(rule)}
+    return {right for document in documents for right in of_rules((document or {}).get("rules", []))}
 
 
 def bound(documents, account):
@@ -50,8 +51,8 @@ def bound(documents, account):
         if binding["kind"] in ("RoleBinding", "ClusterRoleBinding") and any(
                 subject["name"] == account for subject in binding["subjects"]):
             namespace = binding["metadata"].get("namespace", "")
-            for rule in roles[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]:
-                found |= {(namespace, right) for right in _of_rule(rule)}
+            rules = roles[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]
+            found |= {(namespace, right) for right in of_rules(rules)}
     return found
 
 

@@ -1,7 +1,5 @@
 """DifferentialSnapshots of real VolumeSnapshots: what is served is what `cmp` finds, to clients that may have it, whichever process dies."""
 
-import dataclasses
-
 import pytest
 
 import cluster_api
@@ -16,15 +14,6 @@ VOLUME_BYTES = 16 * MIB
 WRITES = 500
 
 
-@dataclasses.dataclass(frozen=True)
-class Volume:
-    """The namespace of a claim, and the CSI handles of its two volume snapshots, which are named so."""
-
-    namespace: str
-    one: str
-    two: str
-
-
 def differing_runs(path, other):
     """The runs of blocks in which two files have different bytes."""
     return differential.merged((block * BLOCK_BYTES, BLOCK_BYTES)
@@ -33,16 +22,10 @@ def differing_runs(path, other):
 
 @pytest.fixture(scope="module")
 def volume(beds, shared_workspace):
-    """A volume that was written, snapshotted as "one", written, and snapshotted as "two"."""
     bed = beds.get()
     differential.serve(bed)
-    app = shared_workspace.namespace(bed)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    handles = []
-    for seed, name in enumerate(("one", "two")):
-        data.scatter(bed.volume_path("data", app), seed, WRITES, VOLUME_BYTES)
-        handles.append(bed.create_snapshot(name, app, "data"))
-    return Volume(app, *handles)
+    return shared_workspace.volume_with_snapshots(
+        bed, VOLUME_BYTES, lambda path, seed: data.scatter(path, seed, WRITES, VOLUME_BYTES))
 
 
 @pytest.fixture
@@ -261,11 +244,6 @@ def test_a_base_without_an_object_is_known_by_its_handle(served_bed, volume):
     assert differential.blocks(differential.Reader(bed, everything).pages()) == [(0, VOLUME_BYTES)]
 
 
-def rights_in(role_rules):
-    return {rights.Right(verb, group, resource) for rule in role_rules for verb in rule["verbs"]
-            for group in rule["apiGroups"] for resource in rule["resources"]}
-
-
 @pytest.mark.own_driver("it refuses secrets that it did not ask for")
 def test_the_service_has_no_right_too_many_or_too_few(served_bed, volume):
     bed, app = served_bed, volume.namespace
@@ -294,7 +272,7 @@ def test_the_service_has_no_right_too_many_or_too_few(served_bed, volume):
 
     requests = rights.requests_of(bed.audit_events(user=differential.user(differential.ACCOUNT), since=position))
     assert [request for request in requests if request.code in (401, 403)] == []
-    listed = set().union(*(rights_in(d["rules"]) for d in differential.manifest() if "rules" in d
+    listed = set().union(*(rights.of_rules(d["rules"]) for d in differential.manifest() if "rules" in d
                            and not d["metadata"]["name"].endswith(("-mover", "-requester"))))
     assert {request.right for request in requests} == listed
     bed.api.delete("volumesnapshots", "guarded", app)  # Which takes the secret, too.

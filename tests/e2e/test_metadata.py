@@ -1,7 +1,5 @@
 """Upstream's metadata sidecar over the bed's driver: what it lists is what `cmp` finds in the volumes' files."""
 
-import dataclasses
-
 import pytest
 
 import data
@@ -13,15 +11,6 @@ BLOCK_BYTES = 4096  # Of both drivers.
 VOLUME_BYTES = 64 * MIB
 WRITES = 5000
 pytestmark = pytest.mark.bed
-
-
-@dataclasses.dataclass(frozen=True)
-class Volume:
-    """The namespace of a claim, and the CSI handles of its two volume snapshots."""
-
-    namespace: str
-    one: str
-    two: str
 
 
 def write_all_over(path, seed):
@@ -40,16 +29,9 @@ def differing_blocks(path, other):
 
 @pytest.fixture(scope="module")
 def volume(beds, shared_workspace):
-    """A volume that was written, snapshotted as "one", written, and snapshotted as "two"."""
     bed = beds.get()
     metadata.serve(bed)
-    app = shared_workspace.namespace(bed)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    handles = []
-    for seed, name in enumerate(("one", "two")):
-        write_all_over(bed.volume_path("data", app), seed)
-        handles.append(bed.create_snapshot(name, app, "data"))
-    return Volume(app, *handles)
+    return shared_workspace.volume_with_snapshots(bed, VOLUME_BYTES, write_all_over)
 
 
 @pytest.fixture
@@ -93,10 +75,7 @@ def test_the_sidecar_has_no_right_too_many_or_too_few(listed_bed, volume):
 
     requests = rights.requests_of(bed.audit_events(user=metadata.SIDECAR, since=position))
     assert [request for request in requests if request.code >= 400] == []
-    used = {request.right for request in requests}
-    assert used == {rights.Right(verb, group, resource) for rule in metadata.SIDECAR_RULES
-                    for verb in rule["verbs"] for group in rule["apiGroups"]
-                    for resource in rule["resources"]}
+    assert {request.right for request in requests} == rights.of_rules(metadata.SIDECAR_RULES)
 
 
 @pytest.mark.own_driver("it cannot break a stream")

@@ -5,7 +5,6 @@ import signal
 import pytest
 
 import data
-import metadata
 import mover
 from bed import ENDED
 from moving import (CANCELING_SECONDS_MAX, MIB, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_completed, await_counted,
@@ -17,10 +16,6 @@ VOLUME_BYTES = 8 * MIB
 VOLUME_ANNOTATION = "mover.csi-delta.io/volume"  # Of a DataDownload whose volume is filled and being given away.
 
 pytestmark = [pytest.mark.moves, pytest.mark.own_driver("needs injected faults")]
-
-
-def check_partial(bed, backup):
-    assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
 
 
 def test_an_upload_whose_worker_hangs_while_the_controller_dies(bed, workspace, moving_app):
@@ -35,7 +30,7 @@ def test_an_upload_whose_worker_hangs_while_the_controller_dies(bed, workspace, 
         cancel(bed, name)
         await_phase(bed, name, "Canceled", seconds=mover.READY_SECONDS_MAX)
         check_canceled(bed, name)
-    check_partial(bed, backup)
+    assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
 
 
 def test_an_upload_whose_backup_is_deleted(bed, workspace, moving_app):
@@ -64,62 +59,32 @@ def test_an_upload_whose_namespace_is_deleted_goes_on(bed, workspace, moving_app
     data.same(restored_checksum(bed, workspace, moving_app, backup, "gone"), written)
 
 
-class Saved:
-    """A backup that restores are made of."""
-
-    def __init__(self, bed, workspace):
-        self.app, _ = workspace.volume(bed, VOLUME_BYTES, stem="saved", labels=mover.RESTRICTED)
-        self.backup, _ = back_up(bed, workspace, self.app, "saved")
-        await_nothing_left(bed)
-
-
-@pytest.fixture(scope="module")
-def saved(beds, shared_workspace):
-    bed = beds.get(node=True)
-    metadata.serve(bed)
-    mover.serve(bed)
-    return Saved(bed, shared_workspace)
-
-
 @pytest.fixture
-def restore(bed, workspace, saved):
-    """Begins a restore, as often as it is called. Afterwards there is as much of everything as before."""
+def download(bed, workspace):
+    """A DataDownload that has just begun. Afterwards there is as much of everything as before."""
+    app, _ = workspace.volume(bed, VOLUME_BYTES, stem="saved", labels=mover.RESTRICTED)
+    backup, _ = back_up(bed, workspace, app, "saved")
+    await_nothing_left(bed)
     before = counted(bed)
-    made = []
-
-    def start(stem):
-        made.append(begin_restore(bed, workspace, saved.backup, saved.app, stem))
-        return made[-1]
-    yield start
+    restore, target, name = begin_restore(bed, workspace, backup, app, "given")
+    yield name
     bed.driver.clear_faults()
-    for name, target, _ in made:
-        bed.wait_phase("restores", name, ENDED)
-        bed.delete_namespace(target, empty_is_enough=True)
+    bed.wait_phase("restores", restore, ENDED)
+    bed.delete_namespace(target, empty_is_enough=True)
     await_nothing_left(bed)
     await_counted(bed, before)
 
 
-def check_canceled_download(bed, name):
-    cancel(bed, name, "datadownloads")
-    check_canceled(bed, name, "datadownloads")
-
-
-def await_download_phase(bed, name, phase):
-    await_download(bed, name, lambda d: d.get("status", {}).get("phase") == phase, phase)
-
-
-def await_download(bed, name, found, what):
-    def status():
-        return bed.api.get("datadownloads", name, bed.namespace)
-    bed.wait_for(lambda: found(status()), MOVED_SECONDS_MAX, lambda: f"{what}: {status()}\n{mover.tell(bed)}")
-
-
-def test_a_download_that_is_rebound(bed, restore):
+def test_a_download_that_is_rebound(bed, download):
     """Volumes are not bound for a while: what is half given is taken back."""
-    _, _, name = restore("given")
+    def await_download(found, what):
+        def made():
+            return bed.api.get("datadownloads", download, bed.namespace)
+        bed.wait_for(lambda: found(made()), MOVED_SECONDS_MAX, lambda: f"{what}: {made()}\n{mover.tell(bed)}")
     with bed.paused("s3"):
-        await_download_phase(bed, name, "InProgress")
+        await_download(lambda d: d.get("status", {}).get("phase") == "InProgress", "in progress")
         bed.stop("kube-controller-manager", kill=True)
-    await_download(bed, name, lambda d: VOLUME_ANNOTATION in d["metadata"].get("annotations", {}), "passed on")
-    check_canceled_download(bed, name)
+    await_download(lambda d: VOLUME_ANNOTATION in d["metadata"].get("annotations", {}), "passed on")
+    cancel(bed, download, "datadownloads")
+    check_canceled(bed, download, "datadownloads")
     bed.start("kube-controller-manager")

@@ -2,15 +2,10 @@
 
 import os
 import pathlib
-import signal
-import subprocess
-import sys
 
 import pytest
 
 import processes
-
-HERE = pathlib.Path(__file__).resolve().parent
 
 # A run that makes a bed whose node runs a Pod with a device, and then is killed.
 KILLED_RUN = """
@@ -63,14 +58,8 @@ def test_owners_of_devices_are_the_beds_own(node_bed):
 
 
 @pytest.mark.bed
-def test_node_of_a_killed_run_is_cleaned_up_by_the_next(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "RECORDS", tmp_path)  # So that no other run cleans up first.
-    run = subprocess.Popen([sys.executable, "-c", KILLED_RUN, tmp_path], stdout=subprocess.PIPE,
-                           text=True, env={**os.environ, "PYTHONPATH": str(HERE)})
-    with run:
-        name, state = run.stdout.readline().split()
-        run.send_signal(signal.SIGKILL)
-        run.wait()
+def test_node_of_a_killed_run_is_cleaned_up_by_the_next(killed_run):
+    name, state = killed_run(KILLED_RUN)
     check_pod_leaves_traces(processes.traces(name, [state]))
     pods = processes.members_of(name)
 

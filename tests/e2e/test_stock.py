@@ -3,9 +3,6 @@
 If this file fails, no other scenario means anything.
 """
 
-import os
-import pathlib
-import signal
 import subprocess
 import sys
 
@@ -16,7 +13,6 @@ import processes
 
 MIB = 1 << 20
 pytestmark = pytest.mark.bed
-HERE = pathlib.Path(__file__).resolve().parent
 
 # A run that makes a bed with a claim, a mount and a loop device, and then is killed.
 KILLED_RUN = """
@@ -65,14 +61,8 @@ def test_stock_backup_and_restore_of_a_block_volume(stock_bed, workspace):
                   lambda: f"what was there before, {before}, not {bed.inventory()}")
 
 
-def test_killed_run_is_cleaned_up_by_the_next(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "RECORDS", tmp_path)  # So that no other run cleans up first.
-    run = subprocess.Popen([sys.executable, "-c", KILLED_RUN, tmp_path], stdout=subprocess.PIPE,
-                           text=True, env={**os.environ, "PYTHONPATH": str(HERE)})
-    with run:
-        name, state = run.stdout.readline().split()
-        run.send_signal(signal.SIGKILL)
-        run.wait()
+def test_killed_run_is_cleaned_up_by_the_next(killed_run):
+    name, state = killed_run(KILLED_RUN)
     left = processes.traces(name, [state])
     assert any(t.startswith("process") for t in left), left
     assert any(t.startswith("mount") for t in left), left

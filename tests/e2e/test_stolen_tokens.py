@@ -25,12 +25,8 @@ def worker_pod(name):
 
 def task(name):
     return {"apiVersion": "mover.csi-delta.io/v1alpha1", "kind": "VolumeTask",
-            "metadata": {"name": name, "namespace": mover.NAMESPACE}, 
+            "metadata": {"name": name, "namespace": mover.NAMESPACE},
             "spec": {"type": "Upload", "subject": {"kind": "DataUpload", "namespace": "velero", "name": name, "uid": "none"}}}
-
-
-def token_request(**spec):
-    return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600, **spec}}
 
 
 def bound_to(pod):
@@ -38,13 +34,9 @@ def bound_to(pod):
                                "uid": pod["metadata"]["uid"]}}
 
 
-def token_url(account):
-    return cluster_api.path("serviceaccounts", account, mover.NAMESPACE, "token")
-
-
 def as_account(bed, account, **spec):
     """The API server as an account of the data mover, with a token that is made for a Pod or for none."""
-    token = bed.api.request("POST", token_url(account), token_request(**spec))["status"]["token"]
+    token = bed.api.token(account, mover.NAMESPACE, 3600, **spec)
     return cluster_api.ClusterApi(bed.name, bed.pki, token=token)
 
 
@@ -53,6 +45,17 @@ def refused(words):
     with pytest.raises(cluster_api.ApiError, match=words) as found:
         yield
     assert found.value.code in (403, 422), found.value
+
+
+def await_refusal(bed, words, call):
+    """Until the policy that says these words is enforced."""
+    def is_refused():
+        try:
+            call()
+        except cluster_api.ApiError as error:
+            return words in str(error)
+        return False
+    bed.wait_for(is_refused, POLICIES_SECONDS_MAX, f"a refusal: {words}")
 
 
 def report(api, name):
@@ -79,15 +82,8 @@ def test_a_worker_writes_its_own_task_and_nothing_else(served):
     bed, pods = served
     worker = as_account(bed, mover.WORKER, **bound_to(pods[OWN]))
     unbound = as_account(bed, mover.WORKER)
-
-    def is_refused():
-        try:
-            report(worker, OTHERS)
-        except cluster_api.ApiError as error:
-            return "own Pod's name" in str(error)
-        return False
     with bed.refusing():
-        bed.wait_for(is_refused, POLICIES_SECONDS_MAX, "a worker that is refused another's task")
+        await_refusal(bed, "own Pod's name", lambda: report(worker, OTHERS))
         report(worker, OWN)
         with refused("bound to its Pod"):
             report(unbound, OWN)
@@ -108,23 +104,15 @@ def test_a_worker_writes_its_own_task_and_nothing_else(served):
 def test_a_worker_gets_no_token_of_another_workers_pod(served):
     bed, pods = served
     worker = as_account(bed, mover.WORKER, **bound_to(pods[OWN]))
-
-    def is_refused():
-        try:
-            worker.request("POST", token_url(mover.WORKER), token_request(**bound_to(pods[OTHERS])))
-        except cluster_api.ApiError as error:
-            return "own Pod alone" in str(error)
-        return False
     with bed.refusing():
-        bed.wait_for(is_refused, POLICIES_SECONDS_MAX, "a token that is refused")
-        for words, spec in (("own Pod alone", {}), ("an hour at most", {**bound_to(pods[OWN]), "expirationSeconds": 86400})):
+        await_refusal(bed, "own Pod alone", lambda: worker.token(mover.WORKER, mover.NAMESPACE, 3600, **bound_to(pods[OTHERS])))
+        for words, seconds, spec in (("own Pod alone", 3600, {}), ("an hour at most", 86400, bound_to(pods[OWN]))):
             with refused(words):
-                worker.request("POST", token_url(mover.WORKER), token_request(**spec))
-        assert worker.request("POST", token_url(mover.WORKER), token_request(**bound_to(pods[OWN])))["status"]["token"]
-        assert worker.request("POST", token_url(mover.WORKER), token_request(audiences=["a-list"],
-                                                                                  **bound_to(pods[OWN])))["status"]["token"]
+                worker.token(mover.WORKER, mover.NAMESPACE, seconds, **spec)
+        assert worker.token(mover.WORKER, mover.NAMESPACE, 3600, **bound_to(pods[OWN]))
+        assert worker.token(mover.WORKER, mover.NAMESPACE, 3600, audiences=["a-list"], **bound_to(pods[OWN]))
         with refused("cannot create resource"):
-            worker.request("POST", token_url(mover.CONTROLLER), token_request())
+            worker.token(mover.CONTROLLER, mover.NAMESPACE, 3600)
 
 
 def volume(name, source):
@@ -140,15 +128,11 @@ def test_the_controller_makes_and_changes_no_volume_but_csi_ones(served):
     ours = volume("rights-csi", {"csi": {"driver": "none.example", "volumeHandle": "rights"}})
     label = {"metadata": {"labels": {"rights": "tested"}}}
 
-    def is_refused():
-        try:
-            controller.create("persistentvolumes", host)
-        except cluster_api.ApiError as error:
-            return "CSI drivers alone" in str(error)
+    def make_host_volume():
+        controller.create("persistentvolumes", host)
         bed.api.delete("persistentvolumes", "rights-host")
-        return False
     with bed.refusing():
-        bed.wait_for(is_refused, POLICIES_SECONDS_MAX, "a volume of hostPath that is refused")
+        await_refusal(bed, "CSI drivers alone", make_host_volume)
         bed.api.create("persistentvolumes", host)
         try:
             with refused("CSI drivers alone"):
