@@ -77,8 +77,7 @@ def bed_without_velero():
 
 def static_claim(name, namespace, driver, handle):
     """A claim and the volume made for it by hand, which is a disk that others may be, too."""
-    claim = objects.claim(name, namespace, MIB)
-    claim["spec"]["volumeName"] = f"{namespace}-{name}"
+    claim = objects.claim(name, namespace, MIB, volume=f"{namespace}-{name}")
     volume = {"apiVersion": "v1", "kind": "PersistentVolume",
               "metadata": {"name": claim["spec"]["volumeName"]},
               "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block",

@@ -803,14 +803,26 @@ class Bed:
                          if snapshot["metadata"]["name"] in line or content_name in line]
                 yield from (f"{program}: {line}" for line in named[-TOLD_LINES:])
 
-    def delete_claim(self, name, namespace, timeout_seconds=CHANGE_SECONDS_MAX):
-        """Deletes a claim and waits until it and its volume are gone."""
+    def delete_claim(self, name, namespace, with_volume=True):
+        """Deletes a claim and waits until it is gone, and its volume."""
         claim = self.api.get("persistentvolumeclaims", name, namespace)
         volume = claim["spec"].get("volumeName", "none")
         self.api.delete("persistentvolumeclaims", name, namespace)
         self.wait_for(lambda: not self.api.get("persistentvolumeclaims", name, namespace)
-                      and not self.api.get("persistentvolumes", volume),
-                      timeout_seconds, f"end of claim {namespace}/{name}")
+                      and not (with_volume and self.api.get("persistentvolumes", volume)),
+                      CHANGE_SECONDS_MAX, f"end of claim {namespace}/{name}")
+
+    def retain(self, name, namespace):
+        """Has the volume of a claim outlive it; returns its PersistentVolume."""
+        volume = self.api.get("persistentvolumeclaims", name, namespace)["spec"]["volumeName"]
+        return self.api.patch("persistentvolumes", volume, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+
+    def release_volume(self, name, namespace):
+        """Deletes a claim and its PersistentVolume, but not the volume; returns the PersistentVolume."""
+        volume = self.retain(name, namespace)
+        self.delete_claim(name, namespace, with_volume=False)
+        self.delete_pv(volume["metadata"]["name"])
+        return volume
 
     def delete_pv(self, name):
         """Deletes a PersistentVolume, whose volume stays if it says Retain, and waits until it is gone."""

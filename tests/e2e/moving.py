@@ -260,11 +260,23 @@ def restored_from_bucket(bed, upload, ring, target):
     return data.checksum(target)
 
 
+def mover_key(bed, *words):
+    """What csi-delta mover-key prints of the default location."""
+    return bed.run([components.program_path(), "mover-key", *words, "--mover-namespace", mover.NAMESPACE,
+                    "--velero-namespace", bed.namespace, "--location", "default"]).stdout
+
+
 def exported_keys(bed, ring):
     """Writes the keyring of the default location to a file."""
-    ring.write_text(bed.run([components.program_path(), "mover-key", "export", "--mover-namespace", mover.NAMESPACE,
-                             "--velero-namespace", bed.namespace, "--location", "default"]).stdout)
+    ring.write_text(mover_key(bed, "export"))
     return ring
+
+
+def snapshot_ids(bed, repository, ring):
+    """The ids in a repository, as our own program lists them with exported keys alone."""
+    told = bed.run([components.program_path(), "snapshots", "--json", "--no-lock", "--keyring-file", ring,
+                    "--repo", repository]).stdout
+    return {snapshot["id"] for snapshot in json.loads(told)}
 
 
 def stored_groups(bed, ring, *names):

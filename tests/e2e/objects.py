@@ -116,13 +116,15 @@ def binding(name, role_kind, role, to, role_namespace="", labels=None):
 
 
 def claim(name, claim_namespace, size_bytes, *, mode="Block", storage_class_name=CLASS_IMMEDIATE,
-          labels=None, annotations=None, snapshot=None, access_mode="ReadWriteOnce"):
-    """A PersistentVolumeClaim; `mode` is Block or Filesystem. With `snapshot` it is filled from that one."""
+          labels=None, annotations=None, snapshot=None, volume=None, access_mode="ReadWriteOnce"):
+    """A PersistentVolumeClaim; `mode` is Block or Filesystem. `snapshot` fills it, `volume` is a PersistentVolume for it."""
     spec = {"accessModes": [access_mode], "volumeMode": mode, "storageClassName": storage_class_name,
             "resources": {"requests": {"storage": str(size_bytes)}}}
     if snapshot:
         spec["dataSource"] = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot",
                               "name": snapshot}
+    if volume:
+        spec["volumeName"] = volume
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": name, "namespace": claim_namespace, "labels": labels or {},
                          "annotations": annotations or {}},

@@ -17,10 +17,7 @@ def _claim_without_driver(bed, app):
         "spec": {"capacity": {"storage": str(MIB)}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
                  "awsElasticBlockStore": {"volumeID": "vol-1"}, "persistentVolumeReclaimPolicy": "Retain",
                  "claimRef": {"namespace": app, "name": "data"}}})
-    claim = objects.claim("data", app, MIB, mode="Filesystem", storage_class_name="")
-    claim["spec"]["volumeName"] = f"static-{app}"
-    bed.api.create("persistentvolumeclaims", claim)
-    bed.wait_bound("data", app)
+    bed.create_claim("data", app, MIB, mode="Filesystem", storage_class_name="", volume=f"static-{app}")
 
 
 def _delete_static_volumes(bed):

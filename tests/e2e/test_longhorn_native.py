@@ -93,28 +93,16 @@ def test_without_its_volume_a_native_snapshot_is_an_error_and_no_empty_volume(be
         assert not bed.api.list("persistentvolumeclaims", app)
 
 
-def retain(bed, app):
-    """The PVC "orders" has a volume that is kept when it goes, and goes; the PersistentVolume."""
-    name = bed.api.get("persistentvolumeclaims", "orders", app)["spec"]["volumeName"]
-    bed.api.patch("persistentvolumes", name, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
-    return bed.api.get("persistentvolumes", name)
-
-
-def delete_pvc(bed, app):
-    bed.api.delete("persistentvolumeclaims", "orders", app)
-    bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "orders", app), SECONDS_MAX, "end of the PVC")
-
-
 @pytest.mark.journey
 def test_a_retained_volume_comes_back_from_its_native_snapshot_or_not_at_all(bed, workspace):
     """With its PersistentVolume there, and where Velero makes that again, for the PVC: never as the volume is now."""
     app = workspace.namespace(bed)
     with running(bed):
         written, volume = create_orders(bed, app)
-        pv = retain(bed, app)
+        pv = bed.retain("orders", app)
         name = back_up(bed, workspace, app)["metadata"]["name"]
         now = data.fill(bed.driver.volume_path(volume), 2, 16 * MIB)
-        delete_pvc(bed, app)
+        bed.delete_claim("orders", app, with_volume=False)
 
         restore = bed.restore(workspace.name("there"), "--from-backup", name)
         assert restore["status"].get("errors", 0) == 0

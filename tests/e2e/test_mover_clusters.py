@@ -1,6 +1,5 @@
 """Two clusters on one bucket, each with a node and a data mover of its own; and one that may only read."""
 
-import json
 import os
 import time
 
@@ -13,8 +12,8 @@ import mover
 import objects
 import places
 from bed import Bed, Settings
-from moving import (CLAIMS, MIB, annotation, await_base, await_nothing_left, back_up, download_of, mode,
-                    reason, restored_checksum, undone, write_chunks)
+from moving import (CLAIMS, MIB, annotation, await_base, await_nothing_left, back_up, download_of, exported_keys, mode, mover_key,
+                    reason, repository_of, restored_checksum, snapshot_ids, undone, write_chunks)
 
 VOLUME_BYTES = 8 * MIB
 SYNCED_SECONDS_MAX = 240
@@ -34,16 +33,9 @@ def other(beds):
         yield bed
 
 
-def mover_key(bed, *arguments):
-    """csi-delta mover-key in a cluster; returns what it prints."""
-    return bed.run([components.program_path(), "mover-key", *arguments, "--mover-namespace", mover.NAMESPACE,
-                    "--velero-namespace", bed.namespace, "--location", "default"]).stdout
-
-
 def bring_keys(first, other):
     """What an operator does: takes the keys out of one cluster, and brings them to the other."""
-    ring = other.scratch / "exported.keys"
-    ring.write_text(mover_key(first, "export"))
+    ring = exported_keys(first, other.scratch / "exported.keys")
     mover_key(other, "import", ring)
     return ring
 
@@ -52,14 +44,6 @@ def all_objects(bed):
     """Every object of the bucket, with its size."""
     root = bed.s3_dir / objects.BUCKET
     return sorted((str(path.relative_to(root)), path.stat().st_size) for path in root.rglob("*") if path.is_file())
-
-
-def snapshots(bed, reference, ring):
-    """The repository snapshots beside the one that a DataUpload names."""
-    repository = bed.s3_dir.joinpath(objects.BUCKET, "plugins", "csi-delta", *reference.split("/")[2:5])
-    told = bed.run([components.program_path(), "snapshots", "--json", "--no-lock", "--keyring-file", ring,
-                    "--repo", repository]).stdout
-    return {snapshot["id"] for snapshot in json.loads(told)}
 
 
 def reference_of(upload):
@@ -118,9 +102,9 @@ def test_a_cluster_takes_from_the_bucket_only_what_it_is_asked_to(bed, other, wo
     other.delete_backup(first_name)
     other.wait_for(lambda: not undone(other), SYNCED_SECONDS_MAX,
                    lambda: f"all data deleted: {undone(other)}\n{mover.tell(other)}")
-    assert snapshots(bed, reference_of(second), ring) == {snapshot_of(second)}
-    ring.write_text(mover_key(other, "export"))
-    assert snapshots(other, reference_of(theirs), ring) == {snapshot_of(theirs)}
+    assert snapshot_ids(bed, repository_of(bed, second), ring) == {snapshot_of(second)}
+    exported_keys(other, ring)
+    assert snapshot_ids(other, repository_of(other, theirs), ring) == {snapshot_of(theirs)}
     assert snapshot_of(first) not in (snapshot_of(second), snapshot_of(theirs))
     assert [left["metadata"]["name"] for left in mover.bases(bed, app)] == [base["metadata"]["name"]]
 

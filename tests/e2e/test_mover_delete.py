@@ -1,30 +1,21 @@
 """What a deleted backup brought into the bucket goes, and nothing else; the keys that opened it are the operator's."""
 
 import contextlib
-import json
 import signal
 
 import pytest
 
-import components
 import data
 import mover
 import objects
 from bed import ENDED
 from moving import (DELETIONS, MIB, MOVE, PHASE_SECONDS_MAX, TRANSFERS, await_nothing_left, await_phase, back_up, begin,
-                    cancel, held_in_progress, repository_of, stored_bytes, upload, workers)
+                    cancel, exported_keys, held_in_progress, repository_of, snapshot_ids, stored_bytes, upload, workers)
 
 VOLUME_BYTES = 16 * MIB
 DELETED_SECONDS_MAX = 180
 
 pytestmark = pytest.mark.moves
-
-
-def snapshots(bed, repository, ring):
-    """The ids in a repository, as our own program lists them with exported keys alone."""
-    told = bed.run([components.program_path(), "snapshots", "--json", "--no-lock", "--keyring-file", ring,
-                    "--repo", repository]).stdout
-    return {snapshot["id"] for snapshot in json.loads(told)}
 
 
 def moved_volume(bed, workspace):
@@ -98,28 +89,19 @@ def test_the_data_of_a_deleted_backup_goes_and_no_other(bed, workspace):
         backups.append(workspace.backup(bed, "--include-namespaces", app, *MOVE, stem=f"moved{seed}")["metadata"]["name"])
         ids.append(mover.upload_of(bed, backups[-1])["status"]["snapshotID"].split("/"))
     first, second = ids
-    root = bed.s3_dir / objects.BUCKET / "plugins" / "csi-delta"
-    repository = root.joinpath(*first[2:5])
-    ring = bed.scratch / "exported.keys"
-    exported = bed.run([components.program_path(), "mover-key", "export",
-                        "--mover-namespace", mover.NAMESPACE, "--velero-namespace", bed.namespace, "--location", "default"])
-    ring.write_text(exported.stdout)
-    assert snapshots(bed, repository, ring) == {first[5], second[5]}
+    repository = bed.s3_dir.joinpath(objects.BUCKET, "plugins", "csi-delta", *first[2:5])
+    ring = exported_keys(bed, bed.scratch / "exported.keys")
+    assert snapshot_ids(bed, repository, ring) == {first[5], second[5]}
     before = stored_bytes(repository)
 
     bed.delete_backup(backups[0])
-    deletion, = [d for d in bed.api.list("datadeletions", bed.namespace) if d["spec"]["backup"] == backups[0]]
-    name = deletion["metadata"]["name"]
-
-    def status():
-        return bed.api.get("datadeletions", name, bed.namespace).get("status", {})
-    bed.wait_for(lambda: status().get("phase") == "Completed", DELETED_SECONDS_MAX,
-                 lambda: f"the data deleted: {status()}\n{mover.tell(bed)}")
-    assert snapshots(bed, repository, ring) == {second[5]}
+    deletion, = deletions(bed, backups[0])
+    await_deleted(bed, backups[0])
+    assert snapshot_ids(bed, repository, ring) == {second[5]}
     assert stored_bytes(repository) < 0.6 * before
     await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
 
     done_long_ago = {"status": {"completionTimestamp": "2001-01-01T00:00:00Z"}}
-    bed.api.patch("datadeletions", name, done_long_ago, bed.namespace, "status")
-    bed.wait_for(lambda: not bed.api.get("datadeletions", name, bed.namespace), DELETED_SECONDS_MAX,
-                 lambda: f"a deletion of long ago forgotten: {status()}")
+    bed.api.patch("datadeletions", deletion["metadata"]["name"], done_long_ago, bed.namespace, "status")
+    bed.wait_for(lambda: not deletions(bed, backups[0]), DELETED_SECONDS_MAX,
+                 lambda: f"a deletion of long ago forgotten: {deletions(bed, backups[0])}")

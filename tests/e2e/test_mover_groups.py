@@ -3,7 +3,6 @@
 import pytest
 
 import chance
-import components
 import moved_groups
 import mover
 import moving
@@ -109,8 +108,7 @@ def other(request, database, workspace):
     with Bed.up(settings, bucket_of=bed) as second:
         moved_groups.serve(second)
         ring = moving.exported_keys(bed, second.scratch / "groups.keys")
-        second.run([components.program_path(), "mover-key", "import", ring, "--mover-namespace", mover.NAMESPACE,
-                    "--velero-namespace", second.namespace, "--location", "default"])
+        moving.mover_key(second, "import", ring)
         second.sync_backup(backup)
         space = type(workspace)()
         yield second, backup, space

@@ -11,7 +11,7 @@ import images
 import mover
 import objects
 import people
-from moving import (CHUNK_BYTES, CLAIMS, GONE_SECONDS_MAX, MIB, MOVE, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_nothing_left,
+from moving import (CHUNK_BYTES, CLAIMS, MIB, MOVE, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_nothing_left,
                     await_phase, back_up, download_of, held_in_progress, mode, restore_beside, restored_checksum, run_busybox,
                     write_chunks)
 
@@ -156,7 +156,7 @@ def test_a_file_system_goes_to_another_class(bed, workspace):
 def test_a_volume_that_an_administrator_made_comes_back_as_one_of_its_class(bed, workspace):
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     bed.create_claim("data", app, VOLUME_BYTES)
-    volume = volume_of(bed, app)
+    volume = bed.release_volume("data", app)
     make_static(bed, app, volume, workspace.name("static"))
     written = data.fill(bed.driver.volume_path(volume["spec"]["csi"]["volumeHandle"]), 1, VOLUME_BYTES)
     backup, _ = back_up(bed, workspace, app, "backup")
@@ -168,22 +168,13 @@ def test_a_volume_that_an_administrator_made_comes_back_as_one_of_its_class(bed,
 
 
 def make_static(bed, app, volume, name):
-    """Puts an object that was not provisioned in place of a claim's volume, and a claim that names it."""
-    old = volume["metadata"]["name"]
-    bed.api.patch("persistentvolumes", old, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
-    bed.api.delete("persistentvolumeclaims", "data", app)
-    bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "data", app), GONE_SECONDS_MAX, "end of the claim")
-    bed.api.delete("persistentvolumes", old)
-    bed.wait_for(lambda: not bed.api.get("persistentvolumes", old), GONE_SECONDS_MAX, "end of the volume's object")
+    """An object for a volume that was not provisioned, and a claim that names it."""
     spec = {key: volume["spec"][key] for key in ("accessModes", "capacity", "storageClassName", "volumeMode")}
     bed.api.create("persistentvolumes", {
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
         "spec": {**spec, "persistentVolumeReclaimPolicy": "Delete",
                  "csi": {"driver": bed.driver.name, "volumeHandle": volume["spec"]["csi"]["volumeHandle"]}}})
-    claim = objects.claim("data", app, VOLUME_BYTES)
-    claim["spec"]["volumeName"] = name
-    bed.api.create("persistentvolumeclaims", claim)
-    bed.wait_bound("data", app)
+    bed.create_claim("data", app, VOLUME_BYTES, volume=name)
 
 
 def test_ignore_delay_binding_fills_a_pvc_before_its_consumer(bed, workspace):

@@ -206,8 +206,7 @@ def _as_user(bed, user, app):
     bed.wait_bound("copy", app)
     kept = user.run(app, "delete", "sunday", check=False)  # Whether the driver copies before it binds stands on its CSIDriver.
     assert kept.returncode == 23 and f"PVC {app}/copy" in kept.stdout, kept
-    bed.api.delete("persistentvolumeclaims", "copy", app)
-    bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "copy", app), 60, "end of the PVC copy")
+    bed.delete_claim("copy", app, with_volume=False)
     user.run(app, "delete", "sunday")
     refused = user.run(app, "prune", "--keep-last", "1", "--yes", check=False)
     assert refused.returncode == 1, refused
@@ -252,20 +251,12 @@ def _as_admin(bed, admin, app, team):
 def _unprovisioned(bed, name, app):
     """A PVC whose PersistentVolume no provisioner made; returns that, as it was created."""
     bed.create_claim("seed", app, MIB)
-    made = bed.api.get("persistentvolumes", bed.api.get("persistentvolumeclaims", "seed", app)["spec"]["volumeName"])
-    bed.api.patch("persistentvolumes", made["metadata"]["name"], {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
-    bed.api.delete("persistentvolumeclaims", "seed", app)
-    bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "seed", app), 60, "end of the PVC seed")
-    bed.api.delete("persistentvolumes", made["metadata"]["name"])
-    bed.wait_for(lambda: not bed.api.get("persistentvolumes", made["metadata"]["name"]), 60, "end of its PersistentVolume")
+    made = bed.release_volume("seed", app)
     volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"static-{app}"}, "spec": {
         **{key: made["spec"][key] for key in ("accessModes", "capacity", "csi", "storageClassName", "volumeMode")},
         "claimRef": {"namespace": app, "name": name}, "persistentVolumeReclaimPolicy": "Retain"}}
     bed.api.create("persistentvolumes", volume)
-    claim = objects.claim(name, app, MIB)
-    claim["spec"]["volumeName"] = volume["metadata"]["name"]
-    bed.api.create("persistentvolumeclaims", claim)
-    bed.wait_bound(name, app)
+    bed.create_claim(name, app, MIB, volume=volume["metadata"]["name"])
     return volume
 
 

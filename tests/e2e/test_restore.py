@@ -69,14 +69,11 @@ def test_second_cluster(bed, second, workspace, saved):
 def test_a_retained_volume_does_not_stand_for_its_snapshot(bed, workspace):
     """Velero knows of no snapshot in a backup that moves data, and restores such a PersistentVolume as it is."""
     app, written = workspace.volume(bed, 4 * MIB)
-    name = bed.api.get("persistentvolumeclaims", "data", app)["spec"]["volumeName"]
-    bed.api.patch("persistentvolumes", name, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
-    kept = bed.api.get("persistentvolumes", name)
+    kept = bed.retain("data", app)
     backup = workspace.backup(bed, *workspace.by_policy(bed, app), "--snapshot-move-data")
     data.fill(bed.volume_path("data", app), 2, 4 * MIB)
-    bed.api.delete("persistentvolumeclaims", "data", app)
-    bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "data", app), 60, "end of the PVC")
-    bed.delete_pv(name)
+    bed.delete_claim("data", app, with_volume=False)
+    bed.delete_pv(kept["metadata"]["name"])
 
     restore = bed.restore(workspace.name("restore"), "--from-backup", backup["metadata"]["name"])
     assert restore["status"].get("errors", 0) == 0
