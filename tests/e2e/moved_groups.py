@@ -5,11 +5,9 @@ import metadata
 import mover
 import moving
 import stamps
+from groups import CLAIMS, LABEL, MARK
 from moving import GONE_SECONDS_MAX, MIB, MOVED_SECONDS_MAX
 
-CLAIMS = ("data", "log", "wal")
-LABEL = "velero.io/volume-group"
-MARK = "velero.io/csi-delta-group"  # Of claims while their group is made.
 RECORD = "mover.csi-delta.io/group"
 
 
@@ -51,8 +49,7 @@ class Database:
         return name, self.uploads(name)
 
     def uploads(self, backup):
-        found = self.bed.api.list("datauploads", self.bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
-        return {upload["spec"]["sourcePVC"]: upload for upload in found}
+        return {upload["spec"]["sourcePVC"]: upload for upload in mover.uploads_of(self.bed, backup)}
 
     def base_of(self, claim):
         """The driver's snapshot that is kept as the base of a claim."""

@@ -220,8 +220,38 @@ def keyring(bed, location="default"):
         secret["data"].items(), key=lambda item: item[0] != newest)}
 
 
+def uploads_of(bed, backup):
+    """The DataUploads of a backup."""
+    return bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
+
+
 def upload_of(bed, backup):
     """The one DataUpload of a backup."""
-    uploads = bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
+    uploads = uploads_of(bed, backup)
     assert len(uploads) == 1, uploads
     return uploads[0]
+
+
+def record_of(bed, app):
+    """The ProtectedVolume of the only PVC of a namespace."""
+    record, = (r for r in bed.api.list("protectedvolumes", bed.namespace) if r["spec"]["namespace"] == app)
+    return record
+
+
+def await_recorded(bed, app, backup):
+    """Waits until the record of a volume names a backup as its last good one."""
+    bed.wait_for(lambda: record_of(bed, app).get("status", {}).get("lastGoodBackup", {}).get("backup") == backup,
+                 READY_SECONDS_MAX, lambda: f"the record to name {backup}: {record_of(bed, app)}")
+
+
+def deletions(bed, backup):
+    """The DataDeletions of a backup."""
+    return [d for d in bed.api.list("datadeletions", bed.namespace) if d["spec"]["backup"] == backup]
+
+
+def evict(bed, pod):
+    """As a drain does."""
+    meta = pod["metadata"]
+    bed.api.request("POST", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction", {
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": meta["name"], "namespace": meta["namespace"]}})

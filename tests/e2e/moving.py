@@ -40,8 +40,7 @@ def begin(bed, workspace, app, stem="moved", *flags):
     name = workspace.name(stem)
     workspace.expect_backup(bed, name)
     bed.velero("backup", "create", name, "--include-namespaces", app, *MOVE, *flags)
-    bed.wait_for(lambda: bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={name}"), PHASE_SECONDS_MAX,
-                 f"the DataUpload of {name}")
+    bed.wait_for(lambda: mover.uploads_of(bed, name), PHASE_SECONDS_MAX, f"the DataUpload of {name}")
     return name, mover.upload_of(bed, name)["metadata"]["name"]
 
 
@@ -96,9 +95,8 @@ def await_completed(bed, backup):
     """A backup that ended otherwise fails the test with what Velero and the mover say of it."""
     status = bed.wait_phase("backups", backup, ENDED)["status"]
     if status["phase"] != "Completed":
-        uploads = bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
-        raise AssertionError("\n".join([f"{backup}: {status}", *bed.error_lines(backup),
-                                        *(f"{u['metadata']['name']}: {u['status']}" for u in uploads)]))
+        raise AssertionError("\n".join([f"{backup}: {status}", *bed.error_lines(backup), *(
+            f"{u['metadata']['name']}: {u['status']}" for u in mover.uploads_of(bed, backup))]))
 
 
 def outlast_absence(bed, name):
@@ -213,6 +211,23 @@ def restored_checksum(bed, workspace, app, backup, stem):
 def busybox(name, app, script):
     """A Pod that runs a script with the claim `data` at /data."""
     return objects.pod(name, app, images.BUSYBOX, images.shell(script), folders={"data": "/data"})
+
+
+def with_hooks(pod, **scripts):
+    """A Pod whose hooks run these scripts, by their moment; /tmp is theirs to write to."""
+    pod["metadata"]["annotations"] = {
+        f"{moment}.hook.backup.velero.io/{key}": value for moment, script in scripts.items()
+        for key, value in (("command", json.dumps(images.shell(script))), ("container", "main"), ("on-error", "Fail"),
+                           ("timeout", "30s"))}
+    pod["spec"]["volumes"].append({"name": "scratch", "emptyDir": {}})
+    pod["spec"]["containers"][0]["volumeMounts"].append({"name": "scratch", "mountPath": "/tmp"})
+    return pod
+
+
+def noted(bed, app, pod, name):
+    """The time since the machine's start that a hook noted in /tmp, as the machine's clock has it."""
+    told = bed.kubectl("exec", "-n", app, pod, "--", *images.shell(f"cat /tmp/{name}")).stdout
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + float(told.split()[0])
 
 
 def run_busybox(bed, name, app, script):

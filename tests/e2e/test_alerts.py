@@ -107,19 +107,14 @@ def test_a_volume_that_is_gone(bed, workspace, moving_app, remediation, tmp_path
     before = mover.metrics(bed)
     bed.api.delete("persistentvolumeclaims", "data", moving_app)
     # The controller looks once an hour for the PVC; that it is gone is written as the controller would.
-    _set_status(bed, moving_app, {"pvcGoneAt": "2026-01-02T03:04:05Z"})
+    record = mover.record_of(bed, moving_app)["metadata"]["name"]
+    bed.api.patch("protectedvolumes", record, {"status": {"pvcGoneAt": "2026-01-02T03:04:05Z"}}, bed.namespace, "status")
     bed.wait_for(lambda: not _of(AGE, moving_app, mover.metrics(bed)), moving.PHASE_SECONDS_MAX, "no series of a PVC that is gone")
     runbook.expect(tmp_path, before, mover.metrics(bed), alert, IN_TWO_HOURS, fires=True, namespace=moving_app)
     remediation(alert, NS=moving_app, BACKUP=backup)
     bed.wait_bound("data", moving_app)
     moving.back_up(bed, workspace, moving_app, "again")
     runbook.expect(tmp_path, before, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False, namespace=moving_app)
-
-
-def _set_status(bed, app, status):
-    """Changes the record of a namespace's one volume."""
-    record, = (r for r in bed.api.list("protectedvolumes", bed.namespace) if r["spec"]["namespace"] == app)
-    bed.api.patch("protectedvolumes", record["metadata"]["name"], {"status": status}, bed.namespace, "status")
 
 
 def test_a_driver_that_omits_changes(bed, workspace, moving_app, remediation, tmp_path):
@@ -169,8 +164,7 @@ def _deletion(bed, backup, trouble):
     """The DataDeletion of a backup in such trouble; without trouble: one that is completed."""
     def fits(status):
         return status.get("trouble") == trouble if trouble else status.get("phase") == "Completed"
-    return next((d for d in bed.api.list("datadeletions", bed.namespace)
-                 if d["spec"]["backup"] == backup and fits(d.get("status", {}))), None)
+    return next((d for d in mover.deletions(bed, backup) if fits(d.get("status", {}))), None)
 
 
 def test_a_base_that_is_too_old(bed, workspace, moving_app, remediation, tmp_path):

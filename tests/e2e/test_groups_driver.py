@@ -16,10 +16,9 @@ import objects
 import processes
 import stamps
 from cluster_api import GROUP_SNAPSHOT as GROUP
+from groups import CLAIMS, MIB
 
 FIFREEZE = 0xC0045877  # linux/fs.h
-MIB = 1 << 20
-CLAIMS = ("data", "log", "wal")
 LABELS = {"app": "database"}
 
 pytestmark = [pytest.mark.bed, pytest.mark.group, pytest.mark.own_driver("it copies the members of a group one after the other")]

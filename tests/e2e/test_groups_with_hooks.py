@@ -1,13 +1,11 @@
 """Hooks surround the cut of a group: those of all Pods that use one of its claims."""
 
-import json
-import time
-
 import pytest
 
 import images
 import objects
 from groups import CLAIMS, Database
+from moving import noted, with_hooks
 
 CUT_LATE = {"method": "CreateVolumeGroupSnapshot", "delay_ms": 1500}  # Time enough for a hook that does not wait for the cut.
 PODS = {"first": CLAIMS[:1], "second": CLAIMS[1:]}
@@ -19,18 +17,7 @@ pytestmark = [pytest.mark.group, pytest.mark.own_driver("says when it cut, and c
 def pod(name, app, claims):
     """A Pod that has claims and does nothing; its hooks note when they ran."""
     made = objects.pod(name, app, images.BUSYBOX, images.shell("sleep 3600"), devices={c: f"/dev/{c}" for c in claims})
-    made["metadata"]["annotations"] = {
-        f"{moment}.hook.backup.velero.io/{key}": value for moment in ("pre", "post")
-        for key, value in (("command", json.dumps(images.shell(NOTE + moment))), ("container", "main"), ("on-error", "Fail"))}
-    made["spec"]["volumes"].append({"name": "scratch", "emptyDir": {}})
-    made["spec"]["containers"][0]["volumeMounts"].append({"name": "scratch", "mountPath": "/tmp"})
-    return made
-
-
-def noted(bed, app, name, moment):
-    """When a hook ran, as the machine's clock has it."""
-    told = bed.kubectl("exec", "-n", app, name, "--", *images.shell(f"cat /tmp/{moment}")).stdout
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + float(told.split()[0])
+    return with_hooks(made, pre=f"{NOTE}pre", post=f"{NOTE}post")
 
 
 @pytest.mark.cluster(node=True)

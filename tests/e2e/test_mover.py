@@ -30,12 +30,6 @@ def described(bed, backup):
     return told[told.index("Backup Volumes:"):]
 
 
-def recorded(bed, app):
-    """What the only ProtectedVolume of a namespace says."""
-    record, = [r for r in bed.api.list("protectedvolumes", bed.namespace) if r["spec"]["namespace"] == app]
-    return record.get("status", {})
-
-
 def check_restored_goes_on(bed, workspace, app, restored):
     """The new PVC goes on in the repository of the old one, from what filled it: read once, stored where it differs."""
     write_chunks(bed, app, WRITTEN_CHUNKS, 3)
@@ -71,9 +65,8 @@ def test_walk(bed, workspace):
     bed.wait_for(lambda: len(mover.bases(bed, app)) == 1 and len(set(bed.driver.snapshots()) - before) == 1, GONE_SECONDS_MAX,
                  lambda: f"the base alone: {mover.bases(bed, app)} {bed.driver.snapshots()}")
     await_nothing_left(bed)
-    bed.wait_for(lambda: recorded(bed, app).get("lastGoodBackup", {}).get("backup") == second, GONE_SECONDS_MAX,
-                 lambda: f"the record to name {second}: {recorded(bed, app)}")
-    record = recorded(bed, app)
+    mover.await_recorded(bed, app, second)
+    record = mover.record_of(bed, app)["status"]
     assert record["lastGoodBackup"]["mode"] == "incremental" and record["lastGoodBackup"]["logicalBytes"] == VOLUME_BYTES
     assert record["lastAttempt"]["phase"] == "Completed" and not record.get("nextStep")
 

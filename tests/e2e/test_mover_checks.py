@@ -15,14 +15,8 @@ ALL_AT_ONCE = {"checks": {"percentPerDay": 100}}  # So that one check reads each
 pytestmark = pytest.mark.moves
 
 
-def record_of(bed, app):
-    """The ProtectedVolume of the only PVC of a namespace."""
-    record, = [r for r in bed.api.list("protectedvolumes", bed.namespace) if r["spec"]["namespace"] == app]
-    return record
-
-
 def verification(bed, app):
-    return record_of(bed, app).get("status", {}).get("verification") or {}
+    return mover.record_of(bed, app).get("status", {}).get("verification") or {}
 
 
 def set_verified(bed, record, days_ago):
@@ -41,9 +35,9 @@ def spare_others(bed, app):
 
 def check_now(bed, app):
     """Makes the check of a volume due, and returns the verification that it writes."""
-    before = set_verified(bed, record_of(bed, app), 2)
+    before = set_verified(bed, mover.record_of(bed, app), 2)
     bed.wait_for(lambda: verification(bed, app).get("at", before) != before, CHECKED_SECONDS_MAX,
-                 lambda: f"a check of {app}: {record_of(bed, app)}\n{mover.tell(bed)}")
+                 lambda: f"a check of {app}: {mover.record_of(bed, app)}\n{mover.tell(bed)}")
     return verification(bed, app)
 
 
@@ -64,7 +58,7 @@ def findings(bed, app):
 
 
 def await_event(bed, app, reason):
-    name = record_of(bed, app)["metadata"]["name"]
+    name = mover.record_of(bed, app)["metadata"]["name"]
 
     def reasons():
         return [e["reason"] for e in bed.api.list("events", bed.namespace) if e["involvedObject"].get("name") == name]
@@ -74,8 +68,7 @@ def await_event(bed, app, reason):
 def test_a_check_verifies_a_repository_and_names_the_backup_that_damage_breaks(bed, workspace):
     app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED)
     backup, upload = back_up(bed, workspace, app, "checked")
-    bed.wait_for(lambda: record_of(bed, app).get("status", {}).get("lastGoodBackup", {}).get("backup") == backup, PHASE_SECONDS_MAX,
-                 lambda: f"the record to name {backup}: {record_of(bed, app)}")
+    mover.await_recorded(bed, app, backup)
     assert not verification(bed, app), "checks are off"
     spare_others(bed, app)
     with mover.configured(bed, ALL_AT_ONCE):
@@ -90,16 +83,16 @@ def test_a_check_verifies_a_repository_and_names_the_backup_that_damage_breaks(b
         assert bad["finding"] and bad["brokenBackups"] == [backup], bad
         assert "cannot be restored" in bad["finding"] and backup in bad["finding"], bad
         await_event(bed, app, "VerificationFailed")
-        bed.wait_for(lambda: record_of(bed, app)["status"].get("nextStep", "").startswith("a check found: "), PHASE_SECONDS_MAX,
-                     lambda: f"a next step: {record_of(bed, app)}")
+        bed.wait_for(lambda: mover.record_of(bed, app)["status"].get("nextStep", "").startswith("a check found: "),
+                     PHASE_SECONDS_MAX, lambda: f"a next step: {mover.record_of(bed, app)}")
         bed.wait_for(lambda: findings(bed, app) == 1, PHASE_SECONDS_MAX, lambda: f"the metric: {mover.metrics(bed)}")
 
         flip_one_bit(pack)
         mended = check_now(bed, app)
         assert not mended.get("finding") and not mended.get("brokenBackups"), mended
         await_event(bed, app, "Verified")
-        bed.wait_for(lambda: not record_of(bed, app)["status"].get("nextStep"), PHASE_SECONDS_MAX,
-                     lambda: f"no next step: {record_of(bed, app)}")
+        bed.wait_for(lambda: not mover.record_of(bed, app)["status"].get("nextStep"), PHASE_SECONDS_MAX,
+                     lambda: f"no next step: {mover.record_of(bed, app)}")
         await_nothing_left(bed)
 
 
@@ -122,7 +115,7 @@ def test_the_runbook_ends_a_finding(bed, workspace, tmp_path):
         again, = [b["metadata"]["name"] for b in bed.api.list("backups", bed.namespace)
                   if b["metadata"]["name"].startswith("again-") and b["spec"]["includedNamespaces"] == [app]]
         workspace.expect_backup(bed, again)
-        after, = bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={again}")
+        after = mover.upload_of(bed, again)
         assert reason(after) == "parent-damaged", after
         assert "which a check found damaged" in annotation(after, "reason"), after
         good = check_now(bed, app)

@@ -26,15 +26,11 @@ def moved_volume(bed, workspace):
     return app, backup, repository_of(bed, made)
 
 
-def deletions(bed, backup):
-    return [d for d in bed.api.list("datadeletions", bed.namespace) if d["spec"]["backup"] == backup]
-
-
 def await_deleted(bed, backup):
     """Waits until the data of a backup is gone, of which something is asked to go."""
-    bed.wait_for(lambda: deletions(bed, backup) and all(
-        d.get("status", {}).get("phase") == "Completed" for d in deletions(bed, backup)), DELETED_SECONDS_MAX,
-                 lambda: f"the data of {backup} deleted: {deletions(bed, backup)}\n{mover.tell(bed)}")
+    bed.wait_for(lambda: mover.deletions(bed, backup) and all(
+        d.get("status", {}).get("phase") == "Completed" for d in mover.deletions(bed, backup)), DELETED_SECONDS_MAX,
+                 lambda: f"the data of {backup} deleted: {mover.deletions(bed, backup)}\n{mover.tell(bed)}")
 
 
 def locks(repository):
@@ -70,7 +66,7 @@ def test_the_data_of_a_failed_backup_goes(bed, workspace):
         await_phase(bed, name, "Completed")
         repository = repository_of(bed, upload(bed, name))
         assert list(repository.glob("snapshots/*"))
-        assert not deletions(bed, backup)
+        assert not mover.deletions(bed, backup)
         bed.stop("velero", kill=True)
     bed.start("velero")
     assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Failed"
@@ -95,7 +91,7 @@ def test_the_data_of_a_deleted_backup_goes_and_no_other(bed, workspace):
     before = stored_bytes(repository)
 
     bed.delete_backup(backups[0])
-    deletion, = deletions(bed, backups[0])
+    deletion, = mover.deletions(bed, backups[0])
     await_deleted(bed, backups[0])
     assert snapshot_ids(bed, repository, ring) == {second[5]}
     assert stored_bytes(repository) < 0.6 * before
@@ -103,5 +99,5 @@ def test_the_data_of_a_deleted_backup_goes_and_no_other(bed, workspace):
 
     done_long_ago = {"status": {"completionTimestamp": "2001-01-01T00:00:00Z"}}
     bed.api.patch("datadeletions", deletion["metadata"]["name"], done_long_ago, bed.namespace, "status")
-    bed.wait_for(lambda: not deletions(bed, backups[0]), DELETED_SECONDS_MAX,
-                 lambda: f"a deletion of long ago forgotten: {deletions(bed, backups[0])}")
+    bed.wait_for(lambda: not mover.deletions(bed, backups[0]), DELETED_SECONDS_MAX,
+                 lambda: f"a deletion of long ago forgotten: {mover.deletions(bed, backups[0])}")

@@ -1,12 +1,10 @@
 """Hooks of a Pod hold its writer still: the cut of a volume that is moved lies between them, whichever action takes the snapshot."""
 
-import json
-import time
-
 import pytest
 
 import images
 import mover
+import moving
 import policy
 from moving import MIB, MOVE, PHASE_SECONDS_MAX, back_up, busybox, instant, restore_beside, run_busybox
 
@@ -35,19 +33,10 @@ pytestmark = [pytest.mark.moves, pytest.mark.own_driver("its file systems are fo
 
 def writer(app, before, after, as_root=False):
     """A Pod with its hooks."""
-    pod = busybox("writer", app, WRITE)
-    hooks = {}
-    for moment, script in (("pre", before), ("post", after)):
-        name = f"{moment}.hook.backup.velero.io"
-        hooks |= {f"{name}/command": json.dumps(images.shell(script)), f"{name}/container": "main",
-                  f"{name}/on-error": "Fail", f"{name}/timeout": "30s"}
-    pod["metadata"]["annotations"] = hooks
-    pod["spec"]["volumes"].append({"name": "scratch", "emptyDir": {}})
-    container = pod["spec"]["containers"][0]
-    container["volumeMounts"].append({"name": "scratch", "mountPath": "/tmp"})
+    pod = moving.with_hooks(busybox("writer", app, WRITE), pre=before, post=after)
     if as_root:
         pod["spec"]["securityContext"] = {"runAsUser": 0, "runAsGroup": 0}
-        container["securityContext"] = {"capabilities": {"add": ["SYS_ADMIN"]}}
+        pod["spec"]["containers"][0]["securityContext"] = {"capabilities": {"add": ["SYS_ADMIN"]}}
     return pod
 
 
@@ -56,9 +45,7 @@ def told(bed, app, command):
 
 
 def noted(bed, app, name):
-    """A time that a hook noted, as the machine's clock has it."""
-    since_start = float(told(bed, app, f"cat /tmp/{name}").split()[0])
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_start
+    return moving.noted(bed, app, "writer", name)
 
 
 @pytest.fixture

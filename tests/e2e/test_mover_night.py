@@ -22,26 +22,20 @@ NIGHT_SECONDS_MAX = 1500
 COMPARED = (0, 31, 59)
 
 
-def workers(bed):
-    return bed.api.list("pods", mover.NAMESPACE, labelSelector="mover.csi-delta.io/task")
-
-
 def running(bed):
-    return [pod for pod in workers(bed) if pod["status"].get("phase") == "Running"]
-
-
-def uploads(bed, backup):
-    return bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
+    """The Pods of workers that run."""
+    return [pod for pod in bed.api.list("pods", mover.NAMESPACE, labelSelector="mover.csi-delta.io/task")
+            if pod["status"].get("phase") == "Running"]
 
 
 def completed(bed, backup):
-    return [one for one in uploads(bed, backup) if one.get("status", {}).get("phase") == "Completed"]
+    return [one for one in mover.uploads_of(bed, backup) if one.get("status", {}).get("phase") == "Completed"]
 
 
 def told(bed, backup):
     """Phase and message of each upload that is not Completed, for a failure."""
     return [(one["metadata"]["name"], one.get("status", {}).get("phase"), one.get("status", {}).get("message"))
-            for one in uploads(bed, backup) if one.get("status", {}).get("phase") != "Completed"]
+            for one in mover.uploads_of(bed, backup) if one.get("status", {}).get("phase") != "Completed"]
 
 
 @contextlib.contextmanager
@@ -63,11 +57,8 @@ def empty_node(bed):
     """Evicts workers and the controller from a node that takes no Pods meanwhile."""
     with bed.node.cordoned():
         for pod in [*running(bed), *mover.pods(bed)]:
-            meta = pod["metadata"]
             with contextlib.suppress(cluster_api.ApiError):  # It has ended since.
-                bed.api.request("POST", f"/api/v1/namespaces/{mover.NAMESPACE}/pods/{meta['name']}/eviction", {
-                    "apiVersion": "policy/v1", "kind": "Eviction",
-                    "metadata": {"name": meta["name"], "namespace": mover.NAMESPACE}})
+                mover.evict(bed, pod)
         bed.wait_for(lambda: not running(bed), MOVED_SECONDS_MAX, "an empty node")
 
 
@@ -84,7 +75,7 @@ def test_sixty_volumes_through_a_quota_a_drain_and_a_killed_controller(bed, work
         with full_quota(bed):
             bed.velero("backup", "create", backup, "--include-namespaces", app, *MOVE)
             bed.wait_for(lambda: any("exceeded quota" in (one["status"].get("message") or "")
-                                     for one in uploads(bed, backup) if "status" in one), MOVED_SECONDS_MAX,
+                                     for one in mover.uploads_of(bed, backup) if "status" in one), MOVED_SECONDS_MAX,
                          lambda: f"a refusal that is told: {told(bed, backup)}")
         bed.wait_for(lambda: running(bed) and len(completed(bed, backup)) >= ALLOWED_PODS, MOVED_SECONDS_MAX,
                      lambda: f"workers after the quota: {told(bed, backup)}")
@@ -96,7 +87,7 @@ def test_sixty_volumes_through_a_quota_a_drain_and_a_killed_controller(bed, work
             process.signal(signal.SIGKILL)
         ended = bed.wait_phase("backups", backup, ENDED, timeout_seconds=NIGHT_SECONDS_MAX)
     assert ended["status"]["phase"] == "Completed", (ended["status"], told(bed, backup))
-    made = uploads(bed, backup)
+    made = mover.uploads_of(bed, backup)
     assert len(made) == VOLUMES and not told(bed, backup)
     await_nothing_left(bed)
     ring = exported_keys(bed, bed.scratch / "night.keys")

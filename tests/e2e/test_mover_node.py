@@ -24,13 +24,6 @@ READ_AGAIN_BYTES_MAX = 64 * MIB
 pytestmark = [pytest.mark.moves, pytest.mark.own_driver("needs injected faults")]
 
 
-def evict(bed, pod):
-    meta = pod["metadata"]
-    bed.api.request("POST", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction", {
-        "apiVersion": "policy/v1", "kind": "Eviction",
-        "metadata": {"name": meta["name"], "namespace": meta["namespace"]}})
-
-
 def await_message(bed, name, *words):
     bed.wait_for(lambda: all(word in upload(bed, name)["status"].get("message", "") for word in words), MOVED_SECONDS_MAX,
                  lambda: f"{words}: {upload(bed, name)['status']}\n{mover.tell(bed)}")
@@ -44,10 +37,10 @@ def check_completed(bed, backup, name):
 def test_a_node_that_is_drained(bed, workspace, moving_app):
     with held_in_progress(bed, workspace, moving_app) as (backup, name):
         with bed.node.cordoned():
-            evict(bed, worker(bed, name))
+            mover.evict(bed, worker(bed, name))
             await_message(bed, name, "nschedulable")
             for pod in mover.pods(bed):
-                evict(bed, pod)
+                mover.evict(bed, pod)
             bed.driver.clear_faults()
         check_completed(bed, backup, name)
 

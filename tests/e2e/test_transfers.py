@@ -83,7 +83,7 @@ def check_cancelled_download(bed, workspace):
     assert download["spec"]["cancel"] is True
     upload = mover.upload_of(bed, backup)
     bed.delete_backup(backup)
-    deletion, = [d for d in bed.api.list("datadeletions", bed.namespace) if d["spec"]["backup"] == backup]
+    deletion, = mover.deletions(bed, backup)
     assert deletion["spec"]["snapshotID"] == upload["status"]["snapshotID"]
     assert deletion["spec"]["backupStorageLocation"] == "default"
     bed.api.delete("datadeletions", deletion["metadata"]["name"], bed.namespace)
