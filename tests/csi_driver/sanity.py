@@ -15,6 +15,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 
 import build  # noqa: E402
+import processes  # noqa: E402
 
 START_SECONDS_MAX = 20
 STOP_SECONDS_MAX = 20
@@ -36,16 +37,7 @@ def wait_for_socket(driver, path):
 
 def leftovers(work):
     """Loop devices and mounts that still refer to the folder, and objects that still exist in it."""
-    found = []
-    for backing in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
-        try:
-            file = backing.read_text().strip()
-        except OSError:
-            continue  # Detached since the folder was listed.
-        if str(work) in file:
-            found.append(f"loop device on {file}")
-    mounts = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
-    found += [f"mount {line.split()[4]}" for line in mounts if str(work) in line]
+    found = [*processes.loops_below(work), *processes.mounts_below(work)]
     for part in ("volumes", "snapshots", "records/volumes", "records/snapshots", "records/groups", "partial"):
         found += [str(path) for path in (work / "state" / part).iterdir()]
     return found

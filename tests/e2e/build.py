@@ -189,7 +189,6 @@ def run_with_heartbeat(name, command, **kwargs):
             say(f"bed: {name}: building, {time.monotonic() - start:.0f} s")
     if code != 0:
         raise SystemExit(f"bed: {name}: `{' '.join(map(str, command))}` failed with code {code}")
-    return time.monotonic() - start
 
 
 def write_json_list(path, documents):
@@ -217,44 +216,47 @@ def add_shared_files(module, target):
 
 
 def build_into(module, target, update):
-    """Builds one module into an empty folder; returns the seconds it took."""
+    """Builds one module into an empty folder."""
     (target / "bin").mkdir(parents=True)
     command = ["go", "build", "-p", "2", *module.compiler_flags(), "-tags", TAGS, "-ldflags", f"-s -w {module.ldflags}".strip(),
                "-o", f"{target}/bin/", *module.packages]
     if module.released:
-        seconds = run_with_heartbeat(module.name, command, cwd=released_dir(module), env=RELEASED)
+        run_with_heartbeat(module.name, command, cwd=released_dir(module), env=RELEASED)
     else:
         with go_environment(module.folder / "go.mod", update) as env:
-            seconds = run_with_heartbeat(module.name, command, cwd=module.folder, env=env)
+            run_with_heartbeat(module.name, command, cwd=module.folder, env=env)
     for link in module.links:
         (target / "bin" / link).symlink_to(module.name)
     add_shared_files(module, target)
-    return seconds
 
 
-def build(name, update=False):
-    """Makes sure that the product of one module exists; returns its folder."""
-    module = MODULES[name]
-    cache = cache_dir()
+def cached(cache, name, product_of, make, update):
+    """The folder that `make(folder)` fills once, or again for an `update`, and that `product_of()` names by its inputs."""
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / f"{name}.lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        product = product_dir(name)
+        product = product_of()
         if product.is_dir() and not update:
             return product
         for stale in cache.glob(f"{name}.tmp-*"):  # Left by a killed build; we hold the lock.
             shutil.rmtree(stale)
         say(f"bed: {name}: building")
+        start = time.monotonic()
         scratch = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}.tmp-", dir=cache))
-        seconds = build_into(module, scratch, update)
+        make(scratch)
         scratch.chmod(0o755)
-        product = product_dir(name)  # --update may have changed an input.
+        product = product_of()  # --update may have changed an input.
         if product.is_dir():
             shutil.rmtree(scratch)
         else:
             scratch.rename(product)
-        say(f"bed: {name}: built in {seconds:.0f} s")
+        say(f"bed: {name}: built in {time.monotonic() - start:.0f} s")
         return product
+
+
+def build(name, update=False):
+    """Makes sure that the product of one module exists; returns its folder."""
+    return cached(cache_dir(), name, lambda: product_dir(name), lambda folder: build_into(MODULES[name], folder, update), update)
 
 
 def main(arguments):

@@ -25,6 +25,8 @@ import processes
 import promises
 import rights
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "docs"))  # For tests of pages.
+
 PLUGIN = "plugin"  # Its account, among those whose requests are kept.
 DESELECTED = pytest.StashKey()  # Files of tests that move volumes and that the caller left out.
 POOL = pytest.StashKey()

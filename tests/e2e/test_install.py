@@ -1,13 +1,8 @@
 """How the plugin gets into a Velero server, and what the server says of it."""
 
-import pathlib
-import sys
-
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
-
-import image  # noqa: E402  pylint: disable=wrong-import-position
+from images import image
 
 ACTIONS = {
     ("velero.io/csi-pvc", "BackupItemActionV2"),

@@ -3,8 +3,8 @@
 import json
 import pathlib
 import shlex
-import sys
 
+import commands as documents
 import pytest
 
 import components
@@ -15,10 +15,6 @@ import moving
 import objects
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "scripts" / "docs"))
-
-import commands as documents  # noqa: E402  pylint: disable=wrong-import-position
-
 INSTALL, PAGE = (ROOT / "docs" / name for name in ("install.md", "operations.md"))
 # How the commands of the first page begin that are run; tests/e2e/test_reference_pages.py runs the others.
 INSTALLING = ("velero plugin add ", "kubectl create namespace ", "kubectl label namespace ", "helm install ",

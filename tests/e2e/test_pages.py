@@ -2,8 +2,8 @@
 
 import contextlib
 import pathlib
-import sys
 
+import commands
 import pytest
 
 import components
@@ -15,10 +15,6 @@ import objects
 from bed import Bed, Settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "scripts" / "docs"))
-
-import commands  # noqa: E402  pylint: disable=wrong-import-position
-
 MIB = 1 << 20
 NAMESPACES = ("shop", "shop-try", "shop-check", "shop-pvcs")
 BACKUPS = ("shop-1", "shop-2", "shop-now")

@@ -3,8 +3,8 @@
 import json
 import pathlib
 import re
-import sys
 
+import commands
 import pytest
 
 import components
@@ -16,10 +16,6 @@ import objects
 import test_mover_places
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "scripts" / "docs"))
-
-import commands  # noqa: E402  pylint: disable=wrong-import-position
-
 MIB = 1 << 20
 PAGE_SECONDS_MAX = 600
 MAY_FIND_FAULTS = 'csi-delta() { command csi-delta "$@" || [ "$1" = doctor ]; }'  # It finds faults in a test bed.

@@ -17,7 +17,6 @@ Go complete the module files; needed once after a version changed.
 
 import argparse
 import dataclasses
-import fcntl
 import hashlib
 import os
 import pathlib
@@ -26,13 +25,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SOURCE = HERE / "harness"
 
 sys.path.append(str(ROOT / "tests" / "e2e"))
+import build as bed_build  # noqa: E402
 from build import COMPILER_FLAGS, MODULES, TAGS, go_environment, go_version  # noqa: E402  (so packages are shared, too)
 RUN_SECONDS_MAX = 300
 
@@ -72,15 +71,6 @@ COMMAND_LINES = {
 }
 
 
-def say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-def cache_dir():
-    root = os.environ.get("CSI_DELTA_CACHE") or os.path.expanduser("~/.cache/csi-delta")
-    return pathlib.Path(root) / "pluginmanager"
-
-
 def input_digest(release):
     """Names one state of everything that a harness depends on."""
     digest = hashlib.sha256(repr((release, COMPILER_FLAGS, TAGS, go_version())).encode())
@@ -91,28 +81,13 @@ def input_digest(release):
 
 def build(release, update=False):
     """Makes sure that the harness of one release exists; returns its path."""
-    cache = cache_dir()
-    cache.mkdir(parents=True, exist_ok=True)
-    with open(cache / f"{release.name}.lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        product = cache / f"{release.name}-{input_digest(release)}"
-        if product.is_dir() and not update:
-            return product / "harness"
-        for stale in cache.glob(f"{release.name}.tmp-*"):  # Of a killed build; we hold the lock.
-            shutil.rmtree(stale)
-        say(f"pluginmanager: building against Velero {release.version}")
-        scratch = pathlib.Path(tempfile.mkdtemp(prefix=f"{release.name}.tmp-", dir=cache))
-        start = time.monotonic()
+    def make(folder):
         with go_environment(release.mod_file, update) as env:
             subprocess.run(["go", "build", "-p", "2", *COMPILER_FLAGS, "-tags", f"{TAGS},{release.tags}", "-ldflags", "-s -w",
-                            "-o", scratch / "harness", "."], cwd=SOURCE, env=env, check=True)
-        scratch.chmod(0o755)
-        if update:  # The module files may have changed.
-            product = cache / f"{release.name}-{input_digest(release)}"
-        shutil.rmtree(product, ignore_errors=True)
-        scratch.rename(product)
-        say(f"pluginmanager: built in {time.monotonic() - start:.0f} s")
-        return product / "harness"
+                            "-o", folder / "harness", "."], cwd=SOURCE, env=env, check=True)
+    cache = bed_build.cache_dir().with_name("pluginmanager")
+    made = bed_build.cached(cache, release.name, lambda: cache / f"{release.name}-{input_digest(release)}", make, update)
+    return made / "harness"
 
 
 def run_harness(harness, release, suite, plugin, line):
