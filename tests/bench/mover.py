@@ -45,7 +45,6 @@ import cgroups  # noqa: E402
 import data  # noqa: E402
 import drive  # noqa: E402
 import images  # noqa: E402
-import metadata  # noqa: E402
 import mover  # noqa: E402
 import node as node_module  # noqa: E402
 import objects  # noqa: E402
@@ -106,7 +105,6 @@ class World:
 
     def __init__(self, bed):
         self.bed = bed
-        metadata.serve(bed)
         mover.serve(bed)
         self.tasks, self.pods = Watched(bed, "volumetasks"), Watched(bed, "pods")
         archive = bed.state / "theirs.tar"

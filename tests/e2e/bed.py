@@ -576,19 +576,16 @@ class Bed:
 
     # -- Waiting and looking -----------------------------------------------------------------------
 
-    def wait_for(self, condition, timeout_seconds, what):
+    def wait_for(self, condition, timeout_seconds, what, failure=BedError):
         """Returns the first truthy value of `condition`. The error names what died meanwhile."""
         try:
-            return processes.wait_until(condition, timeout_seconds, what)
-        except BedError as error:
-            raise BedError(f"{error}; ended by themselves: {self.dead() or 'none'}") from None
+            return processes.wait_until(condition, timeout_seconds, what, failure)
+        except failure as error:
+            raise failure(f"{error}; ended by themselves: {self.dead() or 'none'}") from None
 
     def wait_gone(self, condition, timeout_seconds, what):
         """As `wait_for`, for what has to go: the error is a LeftBehind."""
-        try:
-            return processes.wait_until(condition, timeout_seconds, what, LeftBehind)
-        except LeftBehind as error:
-            raise LeftBehind(f"{error}; ended by themselves: {self.dead() or 'none'}") from None
+        return self.wait_for(condition, timeout_seconds, what, LeftBehind)
 
     def audit_events(self, user=None, since=None, until=None):
         """The API server's audit log as a list of dicts, in order.

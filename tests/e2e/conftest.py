@@ -17,7 +17,6 @@ import components
 import csi_drivers
 import data
 import leftovers
-import metadata
 import mover
 import moving
 import policy
@@ -321,7 +320,6 @@ def bed(beds, request):
     moves = request.node.get_closest_marker("moves") is not None
     bed = beds.get(**request.node.stash[SETTINGS])
     if moves:
-        metadata.serve(bed)
         mover.serve(bed)
         moving.forget_deletions(bed)
     return bed

@@ -1,7 +1,6 @@
 """Claims of one volume group that the data mover moves, and what there is of their groups."""
 
 import data
-import metadata
 import mover
 import moving
 import stamps
@@ -13,7 +12,6 @@ RECORD = "mover.csi-delta.io/group"
 
 def serve(bed):
     """What groups need to be moved, of a driver that deletes groups only whole."""
-    metadata.serve(bed)
     mover.serve(bed)
     moving.forget_deletions(bed)
     bed.configure_driver("--groups-whole")

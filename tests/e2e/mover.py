@@ -14,6 +14,7 @@ import bed as bed_module
 import build
 import components
 import images
+import metadata
 import objects
 
 CHART = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "chart"
@@ -73,7 +74,8 @@ def define(bed):
 
 
 def serve(bed):
-    """Installs the data mover and waits until it is ready; does nothing when that is so."""
+    """Installs the metadata sidecar and the data mover, and waits until it is ready; does nothing when that is so."""
+    metadata.serve(bed)
     if bed.api.get("namespaces", NAMESPACE) is None:
         define(bed)
         bed.create_namespace(NAMESPACE, RESTRICTED)

@@ -7,7 +7,6 @@ import pytest
 
 import data
 import objects
-import policy
 
 MIB = 1 << 20
 
@@ -34,25 +33,14 @@ def test_no_policy_one_snapshot_per_volume(bed, workspace):
     data.expect(bed.volume_path("data", copy), written)
 
 
-def test_made_with_restored_without(beds, workspace):
-    bed = beds.get()
+@pytest.mark.parametrize("ours", [True, False], ids=["made_with_restored_without", "made_without_restored_with"])
+def test_a_backup_of_one_is_restored_by_the_other(beds, workspace, ours):
+    bed = beds.get(plugin=ours)
     app, written = workspace.volume(bed, 8 * MIB, 2)
-    chosen = workspace.policy(bed, policy.rule("snapshot"))
-    name = workspace.backup(bed, "--include-namespaces", app,
-                            "--resource-policies-configmap", chosen)["metadata"]["name"]
+    flags = workspace.by_policy(bed, app) if ours else ("--include-namespaces", app)
+    name = workspace.backup(bed, *flags)["metadata"]["name"]
     bed.delete_namespace(app)
-    assert beds.get(plugin=False) is bed
-    bed.restore(workspace.name("restore"), "--from-backup", name)
-    bed.wait_bound("data", app)
-    data.expect(bed.volume_path("data", app), written)
-
-
-def test_made_without_restored_with(beds, workspace):
-    bed = beds.get(plugin=False)
-    app, written = workspace.volume(bed, 8 * MIB, 3)
-    name = workspace.backup(bed, "--include-namespaces", app)["metadata"]["name"]
-    bed.delete_namespace(app)
-    assert beds.get() is bed
+    assert beds.get(plugin=not ours) is bed
     bed.restore(workspace.name("restore"), "--from-backup", name)
     bed.wait_bound("data", app)
     data.expect(bed.volume_path("data", app), written)

@@ -6,49 +6,36 @@ import ec2
 import objects
 
 MIB = 1 << 20
-STATIC = "static-volume"
 
 
 def _claim_without_driver(bed, app):
-    """A claim on a volume that no CSI driver has; the test deletes the volume."""
+    """A claim on a volume that no CSI driver has; the test deletes the PersistentVolume."""
     bed.api.create("persistentvolumes", {
         "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": f"static-{app}", "labels": {STATIC: "true"}},
+        "metadata": {"name": f"static-{app}"},
         "spec": {"capacity": {"storage": str(MIB)}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
                  "awsElasticBlockStore": {"volumeID": "vol-1"}, "persistentVolumeReclaimPolicy": "Retain",
                  "claimRef": {"namespace": app, "name": "data"}}})
     bed.create_claim("data", app, MIB, mode="Filesystem", storage_class_name="", volume=f"static-{app}")
 
 
-def _delete_static_volumes(bed):
-    for volume in bed.api.list("persistentvolumes", labelSelector=STATIC):
-        bed.api.delete("persistentvolumes", volume["metadata"]["name"])
-
-
-@pytest.fixture
-def static_volumes(bed, workspace):  # pylint: disable=unused-argument
-    """Deletes the volumes that a test made by hand, before its workspace is cleared."""
-    yield
-    _delete_static_volumes(bed)
-
-
-@pytest.mark.usefixtures("static_volumes")
 def test_native_snapshotter(bed, workspace):
     """Velero's own way, by the AWS plugin: one snapshot by it, none by ours."""
     bed.configure_velero(server_env={"AWS_ENDPOINT_URL_EC2": ec2.URL})
     bed.api.create("volumesnapshotlocations", objects.native_location(bed.namespace))
+    app = workspace.namespace(bed)
     try:
         with ec2.running(bed) as cloud:
-            app = workspace.namespace(bed)
             _claim_without_driver(bed, app)
             before = set(bed.driver.snapshots())
             workspace.backup(bed, "--include-namespaces", app)
             assert cloud.snapshot_of == ["vol-1"]
             assert set(bed.driver.snapshots()) == before
             assert bed.api.list("volumesnapshots", app) == []
-            _delete_static_volumes(bed)
+            bed.api.delete("persistentvolumes", f"static-{app}")
             workspace.clear()  # While there is a controller to delete the snapshot.
     finally:
+        bed.api.delete("persistentvolumes", f"static-{app}")
         bed.api.delete("volumesnapshotlocations", objects.NATIVE_LOCATION, bed.namespace)
 
 

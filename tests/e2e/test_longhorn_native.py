@@ -12,7 +12,6 @@ import data
 import longhorn
 
 MIB = 1 << 20
-SECONDS_MAX = 60
 
 pytestmark = pytest.mark.cluster(driver_name="driver.longhorn.io")
 

@@ -7,7 +7,6 @@ import pytest
 
 import components
 import data
-import metadata
 import mover
 import objects
 import places
@@ -28,7 +27,6 @@ def other(beds):
     """Another cluster on the bucket of the first one."""
     first = beds.get(node=True)
     with Bed.up(Settings(plugin=True, node=True), bucket_of=first) as bed:
-        metadata.serve(bed)
         mover.serve(bed)
         yield bed
 

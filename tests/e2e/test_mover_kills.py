@@ -12,7 +12,6 @@ import pytest
 
 import chance
 import data
-import metadata
 import mover
 import objects
 from bed import ENDED
@@ -131,7 +130,6 @@ class Story:
 @pytest.fixture(scope="module")
 def story(beds, shared_workspace):
     bed = beds.get(node=True)
-    metadata.serve(bed)
     mover.serve(bed)
     return Story(bed, shared_workspace)
 

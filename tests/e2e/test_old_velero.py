@@ -6,7 +6,6 @@ import pytest
 
 import bed as bed_module
 import data
-import metadata
 import mover
 import objects
 import policy
@@ -101,7 +100,6 @@ def test_policy_and_a_claim_without_volume(old_bed, workspace):
 
 @pytest.mark.cluster(velero="1.13.1", node=True)
 def test_volumes_move_both_ways(bed, workspace):
-    metadata.serve(bed)
     mover.serve(bed)
     app, _ = workspace.volume(bed, VOLUME_BYTES, labels=mover.RESTRICTED, written_bytes=VOLUME_BYTES // 2)
     volume = bed.volume_path("data", app)

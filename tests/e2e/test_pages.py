@@ -8,7 +8,6 @@ import pytest
 
 import components
 import data
-import metadata
 import mover
 import moving
 import objects
@@ -81,7 +80,6 @@ def test_a_lost_cluster_comes_back_by_its_page(bed, shop, tmp_path):
     bed.velero("backup", "create", "shop-2", "--include-namespaces", "shop", *moving.MOVE, "--wait")
     run(bed, tmp_path, "csi-delta mover-key export --location default > shop.keys")
     with Bed.up(Settings(plugin=True, node=True), bucket_of=bed) as new_cluster:
-        metadata.serve(new_cluster)
         mover.serve(new_cluster)
         run(new_cluster, tmp_path, script("disaster-recovery", "run in the new cluster"))
         data.expect(new_cluster.volume_path("data", "shop"), shop)
