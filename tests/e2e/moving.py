@@ -214,7 +214,7 @@ def busybox(name, app, script):
 
 
 def with_hooks(pod, **scripts):
-    """A Pod whose hooks run these scripts, by their moment; /tmp is theirs to write to."""
+    """A Pod whose hooks run these scripts, by their moment; they may write to /tmp."""
     pod["metadata"]["annotations"] = {
         f"{moment}.hook.backup.velero.io/{key}": value for moment, script in scripts.items()
         for key, value in (("command", json.dumps(images.shell(script))), ("container", "main"), ("on-error", "Fail"),

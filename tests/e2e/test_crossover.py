@@ -33,14 +33,14 @@ def test_no_policy_one_snapshot_per_volume(bed, workspace):
     data.expect(bed.volume_path("data", copy), written)
 
 
-@pytest.mark.parametrize("ours", [True, False], ids=["made_with_restored_without", "made_without_restored_with"])
-def test_a_backup_of_one_is_restored_by_the_other(beds, workspace, ours):
-    bed = beds.get(plugin=ours)
+@pytest.mark.parametrize("plugin", [True, False], ids=["made_with_restored_without", "made_without_restored_with"])
+def test_a_backup_of_one_is_restored_by_the_other(beds, workspace, plugin):
+    bed = beds.get(plugin=plugin)
     app, written = workspace.volume(bed, 8 * MIB, 2)
-    flags = workspace.by_policy(bed, app) if ours else ("--include-namespaces", app)
+    flags = workspace.by_policy(bed, app) if plugin else ("--include-namespaces", app)
     name = workspace.backup(bed, *flags)["metadata"]["name"]
     bed.delete_namespace(app)
-    assert beds.get(plugin=not ours) is bed
+    assert beds.get(plugin=not plugin) is bed
     bed.restore(workspace.name("restore"), "--from-backup", name)
     bed.wait_bound("data", app)
     data.expect(bed.volume_path("data", app), written)
