@@ -159,6 +159,14 @@ def check_all(bed, workspace, app, generations, stem):
         data.same(restored_checksum(bed, workspace, app, name, f"{stem}{number}"), written)
 
 
+def check_and_delete(bed, workspace, app, generations, drawing, a_moved):
+    if SWEEPS:
+        check_all(bed, workspace, app, generations, "all")
+    delete_at_random(bed, generations, drawing, a_moved)
+    check_all(bed, workspace, app, generations, "rest")
+    check_repository(bed, a_moved)
+
+
 @pytest.mark.sweep
 @pytest.mark.own_driver("a volume that it grew cannot be read when it is made of a snapshot")
 def test_each_generation_comes_back_and_outlives_the_others(bed, workspace):
@@ -178,11 +186,7 @@ def test_each_generation_comes_back_and_outlives_the_others(bed, workspace):
         else:
             check_increment(moved, chunks)
         assert moved["status"]["progress"]["totalBytes"] == size_bytes
-    if SWEEPS:
-        check_all(bed, workspace, app, generations, "all")
-    delete_at_random(bed, generations, drawing, moved)
-    check_all(bed, workspace, app, generations, "rest")
-    check_repository(bed, moved)
+    check_and_delete(bed, workspace, app, generations, drawing, moved)
 
 
 @pytest.mark.sweep
@@ -200,8 +204,4 @@ def test_generations_of_a_driver_that_knows_nothing_are_read_whole(without_chang
         assert figure(moved, "read-bytes") == VOLUME_BYTES
         if generation:
             assert figure(moved, "stored-bytes") <= 1.1 * chunks * CHUNK_BYTES + MIB
-    if SWEEPS:
-        check_all(bed, workspace, app, generations, "all")
-    delete_at_random(bed, generations, drawing, moved)
-    check_all(bed, workspace, app, generations, "rest")
-    check_repository(bed, moved)
+    check_and_delete(bed, workspace, app, generations, drawing, moved)
