@@ -163,23 +163,21 @@ class ClusterApi:
         except ValueError:
             return answer.decode()
 
-    def get(self, plural, name, namespace=None):
-        """The object, or None when none exists."""
+    def _found(self, method, url, absent=None):
         try:
-            return self.request("GET", path(plural, name, namespace))
+            return self.request(method, url)
         except ApiError as error:
             if error.code == 404:
-                return None
+                return absent
             raise
+
+    def get(self, plural, name, namespace=None):
+        """The object, or None when none exists."""
+        return self._found("GET", path(plural, name, namespace))
 
     def list(self, plural, namespace=None, **query):
         """All items; `labelSelector=` and `fieldSelector=` narrow it. An unknown kind has none."""
-        try:
-            return self.request("GET", path(plural, namespace=namespace, **query)).get("items", [])
-        except ApiError as error:
-            if error.code == 404:
-                return []
-            raise
+        return self._found("GET", path(plural, namespace=namespace, **query), {}).get("items", [])
 
     def watch(self, plural, namespace=None, **query):
         """A connection whose answer has a line for each write to the objects after those that are there now."""
@@ -205,9 +203,4 @@ class ClusterApi:
 
     def delete(self, plural, name, namespace=None):
         """Asks for deletion; an absent object is fine."""
-        try:
-            return self.request("DELETE", path(plural, name, namespace))
-        except ApiError as error:
-            if error.code == 404:
-                return None
-            raise
+        return self._found("DELETE", path(plural, name, namespace))
