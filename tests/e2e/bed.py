@@ -749,16 +749,20 @@ class Bed:
                                   for c in self.api.list("persistentvolumeclaims", namespace)),
                       timeout_seconds, f"{len(names)} claims bound")
 
-    def grow_claim(self, name, namespace, size_bytes):
-        """Asks for a larger volume and waits until the claim has it."""
+    def ask_to_grow(self, name, namespace, size_bytes):
+        """Asks for a larger volume; the resizer runs then."""
         if not self.alive(components.RESIZER):
             self.stop(components.RESIZER)
             self.start(components.RESIZER)
+        self.api.patch("persistentvolumeclaims", name, {
+            "spec": {"resources": {"requests": {"storage": str(size_bytes)}}}}, namespace)
+
+    def grow_claim(self, name, namespace, size_bytes):
+        """Asks for a larger volume and waits until the claim has it."""
         def capacity():
             return self.api.get("persistentvolumeclaims", name, namespace)["status"]["capacity"]
         before = capacity()
-        self.api.patch("persistentvolumeclaims", name, {
-            "spec": {"resources": {"requests": {"storage": str(size_bytes)}}}}, namespace)
+        self.ask_to_grow(name, namespace, size_bytes)
         self.wait_for(lambda: capacity() != before, CHANGE_SECONDS_MAX,
                       lambda: f"claim {namespace}/{name} to grow\n{self.log(components.RESIZER)[-3000:]}")
 

@@ -8,6 +8,7 @@ import pytest
 import data
 import mover
 import objects
+import rights
 from bed import ENDED
 from moving import (DELETIONS, MIB, MOVE, PHASE_SECONDS_MAX, TRANSFERS, await_nothing_left, await_phase, back_up, begin,
                     cancel, exported_keys, held_in_progress, repository_of, snapshot_ids, stored_bytes, upload, workers)
@@ -73,6 +74,40 @@ def test_the_data_of_a_failed_backup_goes(bed, workspace):
     await_deleted(bed, backup)
     assert not list(repository.glob("snapshots/*"))
     await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
+
+
+POLICY = "no-words-on-deletions"
+
+
+@pytest.fixture
+def refused_status(bed):
+    """The bed, while a policy of the cluster refuses each write of the status of a DataDeletion."""
+    kinds = ("validatingadmissionpolicybindings", "validatingadmissionpolicies")
+    rule = {"apiGroups": ["mover.csi-delta.io"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["datadeletions/status"]}
+    specs = ({"policyName": POLICY, "validationActions": ["Deny"]},
+             {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}]})
+    for kind, kind_name, spec in zip(kinds, ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"), specs):
+        bed.api.create(kind, {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind_name,
+                              "metadata": {"name": POLICY}, "spec": spec})
+
+    def lift():
+        for kind in kinds:
+            bed.api.delete(kind, POLICY)
+    yield lift
+    lift()
+
+
+def test_a_deletion_whose_status_a_policy_refuses_goes_on_when_it_is_lifted(bed, workspace, refused_status):
+    _, backup, repository = moved_volume(bed, workspace)
+    since = bed.audit_position()
+    bed.delete_backup(backup)
+    read = rights.Right("get", "mover.csi-delta.io", "datadeletions")  # What a write that failed left of it.
+    bed.wait_for(lambda: read in {r.right for r in rights.requests_of(bed.audit_events(mover.user(mover.CONTROLLER), since))},
+                 DELETED_SECONDS_MAX, "the controller read again what it could not write")
+    assert list(repository.glob("snapshots/*"))
+    refused_status()
+    await_deleted(bed, backup)
+    assert not list(repository.glob("snapshots/*"))
 
 
 def test_the_data_of_a_deleted_backup_goes_and_no_other(bed, workspace):

@@ -10,7 +10,7 @@ import data
 import differential
 import metadata
 import mover
-from moving import (CHUNK_BYTES, CLAIMS, GIB, MIB, MOVE, SWEEPS, back_up, check_increment, check_repository, exported_keys, figure, mode,
+from moving import (CHUNK_BYTES, CLAIMS, GIB, MIB, MOVE, SWEEPS, await_base, back_up, check_increment, check_repository, exported_keys, figure, mode,
                     reason, repository_of, restic, restored_checksum, restored_from_bucket, share_manager, stored_bytes, undone,
                     write_chunks)
 
@@ -100,6 +100,42 @@ def test_a_large_volume_that_did_not_change_costs_next_to_nothing(bed, workspace
     assert mode(moved) == "incremental"
     assert figure(moved, "read-bytes") == 0
     assert figure(moved, "stored-bytes") <= MIB
+
+
+def await_told_of_drop(bed, app):
+    """Waits until the controller has said on the PVC of a namespace that it dropped a base; returns what it said."""
+    message, = bed.wait_for(lambda: [event["message"] for event in bed.api.list("events", app) if event["reason"] == "BaseDropped"
+                                     and event["reportingComponent"] == "csi-delta-datamover"], MOVED_SECONDS_MAX, "an Event")
+    return message
+
+
+@pytest.mark.own_driver("it keeps as many snapshots as one likes")
+def test_a_base_makes_room_for_the_snapshot_that_velero_takes(bed, workspace, moving_app):
+    back_up(bed, workspace, moving_app, "first")
+    base = await_base(bed, moving_app)["metadata"]["name"]
+    bed.configure_driver("--snapshots-max", "1")
+    _, moved = back_up(bed, workspace, moving_app, "second")
+    assert (mode(moved), reason(moved)) == ("full", "base-snapshot-gone"), moved["metadata"]["annotations"]
+    told = await_told_of_drop(bed, moving_app)
+    assert base in told and "has no room for the next snapshot" in told
+    assert await_base(bed, moving_app)["metadata"]["name"] != base
+
+
+@pytest.mark.own_driver("it grows a volume with snapshots")
+def test_a_base_goes_where_it_keeps_its_volume_from_growing(bed, workspace, moving_app):
+    bed.configure_driver("--no-growth-with-snapshots")
+    back_up(bed, workspace, moving_app, "first")
+    base = await_base(bed, moving_app)["metadata"]["name"]
+    refused = bed.driver.calls("ControllerExpandVolume")["failed"]
+    with mover.stopped(bed):  # It looks at each base when it starts, and every ten minutes.
+        bed.ask_to_grow("data", moving_app, GROWN_BYTES)
+        bed.driver.await_calls("ControllerExpandVolume", failed=refused + 1)
+    bed.wait_for(lambda: bed.api.get("persistentvolumeclaims", "data", moving_app)["status"]["capacity"] == {"storage": "48Mi"},
+                 MOVED_SECONDS_MAX, "a PVC that grew")
+    told = await_told_of_drop(bed, moving_app)
+    assert base in told and "waits to grow" in told
+    _, moved = back_up(bed, workspace, moving_app, "second")
+    assert mode(moved) == "full" and moved["status"]["progress"]["totalBytes"] == GROWN_BYTES, moved["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize("mode_of_volumes", ["Block", "Filesystem"])
