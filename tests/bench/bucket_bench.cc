@@ -1,10 +1,9 @@
 // A bucket of each kind in memory, which waits before it answers: `bucket_bench MILLISECONDS`.
 //
 // Each speaks TLS on port 443 of an address of loopback, for the host that clients of the real one
-// ask for; who starts it resolves that name, in a network namespace of its own. Prints {"s3":
-// AUTHORITY, "azure": AUTHORITY, "google": AUTHORITY}, certificates as PEM, then for each line of
-// the input how many requests each has had, and ends with the input. The servers are those of
-// tests/support, and keep everything that they are sent.
+// ask for. Prints {"s3": AUTHORITY, "azure": AUTHORITY, "google": AUTHORITY}, certificates as PEM,
+// then for each line of the input how many requests each has had, and ends with the input. The
+// servers are those of tests/support, and keep all objects that they are sent.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>

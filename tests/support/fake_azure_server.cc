@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -160,16 +159,9 @@ std::pair<std::string, std::string> FakeAzureServer::ChecksumFor(const ServedReq
   if (is_bench()) {
     return {header, ValueOf(request.headers, header)};
   }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int size_bytes = 0;
-  if (header == kCrcHeader) {  // in the order of bytes of a vector in azure_object_store_test.cc
-    const uint64_t crc = Crc64(bytes);
-    size_bytes = sizeof(crc);
-    std::memcpy(digest.data(), &crc, size_bytes);
-  } else {
-    EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size_bytes, EVP_md5(), nullptr);
-  }
-  return {header, absl::Base64Escape({reinterpret_cast<const char*>(digest.data()), size_bytes})};
+  const uint64_t crc = Crc64(bytes);  // in the order of bytes of azure_object_store_test.cc
+  const std::string crc_bytes(reinterpret_cast<const char*>(&crc), sizeof(crc));
+  return {header, absl::Base64Escape(header == kCrcHeader ? crc_bytes : Md5(bytes))};
 }
 
 std::optional<FakeAzureServer::Refusal> FakeAzureServer::Verify(const ServedRequest& request,

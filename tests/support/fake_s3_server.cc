@@ -46,21 +46,10 @@ std::string Hmac(const std::string& key, const std::string& text) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
 
-std::string HeaderOf(const ServedRequest& request, const std::string& name) {
-  return ValueOf(request.headers, name);
-}
-
 // "Credential=a, SignedHeaders=b, Signature=c" as a map.
 std::map<std::string, std::string> AuthorizationParts(absl::string_view header) {
-  std::map<std::string, std::string> parts;
-  if (!absl::ConsumePrefix(&header, "AWS4-HMAC-SHA256 ")) {
-    return parts;
-  }
-  for (const absl::string_view part : absl::StrSplit(header, ", ")) {
-    parts.insert(
-        std::pair<std::string, std::string>(absl::StrSplit(part, absl::MaxSplits('=', 1))));
-  }
-  return parts;
+  const bool is_known = absl::ConsumePrefix(&header, "AWS4-HMAC-SHA256 ");
+  return ReadPairs(is_known ? absl::StrReplaceAll(header, {{", ", "&"}}) : "");
 }
 
 std::string EscapeXml(const std::string& text) {
@@ -106,7 +95,7 @@ bool FakeS3Server::AnswerOddly(const ServedRequest& request, ServedConnection& c
   const S3Quirks& quirks = options_.quirks;
   const bool is_head = request.method == "HEAD";
   const auto names_region = [&](const std::string& header) {
-    return absl::StrContains(HeaderOf(request, header), options_.region);
+    return absl::StrContains(ValueOf(request.headers, header), options_.region);
   };
   const std::string region = absl::StrCat("<Region>", options_.region, "</Region>");
   if (quirks.region == S3Quirks::Region::kByHost && !names_region("host")) {
@@ -125,7 +114,7 @@ bool FakeS3Server::AnswerOddly(const ServedRequest& request, ServedConnection& c
                     "<Error><Code>InvalidArgument</Code><Message>Unsupported header "
                     "'x-amz-checksum-sha256' received for this API call.</Message></Error>");
   } else if (quirks.refuses_checksum && request.method == "PUT" &&
-             HeaderOf(request, "content-md5") != absl::Base64Escape(Md5Of(request.body))) {
+             ValueOf(request.headers, "content-md5") != absl::Base64Escape(Md5Of(request.body))) {
     Fail(400, "InvalidRequest", connection);
   } else {
     return false;
@@ -140,7 +129,7 @@ std::optional<FakeS3Server::Target> FakeS3Server::Split(const ServedRequest& req
   target.raw_query = parts.size() > 1 ? parts.back() : "";
   target.query = ReadPairs(target.raw_query);
   std::string path = net::PercentDecode(target.path.substr(1));
-  if (!absl::StartsWith(HeaderOf(request, "host"), options_.bucket + ".")) {
+  if (!absl::StartsWith(ValueOf(request.headers, "host"), options_.bucket + ".")) {
     const std::vector<std::string> segments = absl::StrSplit(path, absl::MaxSplits('/', 1));
     if (segments.front() != options_.bucket) {
       return std::nullopt;
@@ -157,13 +146,13 @@ std::string FakeS3Server::ExpectedSignature(const ServedRequest& request, const 
   std::sort(query.begin(), query.end());
   std::string lines;
   for (const absl::string_view name : absl::StrSplit(signed_names, ';')) {
-    absl::StrAppend(&lines, name, ":", HeaderOf(request, std::string(name)), "\n");
+    absl::StrAppend(&lines, name, ":", ValueOf(request.headers, std::string(name)), "\n");
   }
-  const std::string time = HeaderOf(request, "x-amz-date");
+  const std::string time = ValueOf(request.headers, "x-amz-date");
   const std::string day = time.substr(0, 8);
   const std::string canonical =
       absl::StrCat(request.method, "\n", target.path, "\n", absl::StrJoin(query, "&"), "\n", lines,
-                   "\n", signed_names, "\n", HeaderOf(request, "x-amz-content-sha256"));
+                   "\n", signed_names, "\n", ValueOf(request.headers, "x-amz-content-sha256"));
   const std::string text =
       absl::StrCat("AWS4-HMAC-SHA256\n", time, "\n", day, "/", options_.region,
                    "/s3/aws4_request\n", absl::BytesToHexString(Sha256Of(canonical)));
@@ -180,20 +169,22 @@ std::string FakeS3Server::Verify(const ServedRequest& request, const Target& tar
     refusals_.push_back(absl::StrCat(request.method, " ", request.target, ": ", why));
     return std::string(code);
   };
-  std::map<std::string, std::string> parts = AuthorizationParts(HeaderOf(request, "authorization"));
+  std::map<std::string, std::string> parts =
+      AuthorizationParts(ValueOf(request.headers, "authorization"));
   absl::Time time;
-  if (!absl::ParseTime("%E4Y%m%dT%H%M%SZ", HeaderOf(request, "x-amz-date"), &time, nullptr)) {
+  if (!absl::ParseTime("%E4Y%m%dT%H%M%SZ", ValueOf(request.headers, "x-amz-date"), &time,
+                       nullptr)) {
     return refuse("AccessDenied", "no date");
   }
   if (absl::AbsDuration(time - clock_.Now()) > kSkewMax) {
     return refuse("RequestTimeTooSkewed", "clock");
   }
-  const std::string scope = absl::StrCat(HeaderOf(request, "x-amz-date").substr(0, 8), "/",
+  const std::string scope = absl::StrCat(ValueOf(request.headers, "x-amz-date").substr(0, 8), "/",
                                          options_.region, "/s3/aws4_request");
   if (parts["Credential"] != absl::StrCat(options_.access_key_id, "/", scope)) {
     return refuse("InvalidAccessKeyId", "credential " + parts["Credential"]);
   }
-  if (HeaderOf(request, "x-amz-security-token") != options_.session_token) {
+  if (ValueOf(request.headers, "x-amz-security-token") != options_.session_token) {
     return refuse("ExpiredToken", "session token");
   }
   const std::vector<std::string> names = absl::StrSplit(parts["SignedHeaders"], ';');
@@ -214,10 +205,10 @@ std::string FakeS3Server::Verify(const ServedRequest& request, const Target& tar
     return "";
   }
   const std::string hash = Sha256Of(request.body);
-  if (HeaderOf(request, "x-amz-content-sha256") != absl::BytesToHexString(hash)) {
+  if (ValueOf(request.headers, "x-amz-content-sha256") != absl::BytesToHexString(hash)) {
     return refuse("XAmzContentSHA256Mismatch", "payload hash");
   }
-  const std::string checksum = HeaderOf(request, "x-amz-checksum-sha256");
+  const std::string checksum = ValueOf(request.headers, "x-amz-checksum-sha256");
   if (!checksum.empty() && checksum != absl::Base64Escape(hash)) {
     return refuse("BadDigest", "checksum");
   }
@@ -304,7 +295,7 @@ void FakeS3Server::DeleteMany(const ServedRequest& request, ServedConnection& co
     is_xml = is_xml && EscapeXml(key) == written;
   }
   if (manner == BatchManner::kMalformed || keys.size() > 1000 || !is_xml ||
-      HeaderOf(request, "content-md5") != absl::Base64Escape(Md5Of(request.body))) {
+      ValueOf(request.headers, "content-md5") != absl::Base64Escape(Md5Of(request.body))) {
     Fail(400, "MalformedXML", connection);
     return;
   }
@@ -331,7 +322,7 @@ void FakeS3Server::DeleteMany(const ServedRequest& request, ServedConnection& co
 
 void FakeS3Server::Put(const ServedRequest& request, const std::string& key,
                        ServedConnection& connection) {
-  if (const std::string condition = HeaderOf(request, "if-none-match"); !condition.empty()) {
+  if (const std::string condition = ValueOf(request.headers, "if-none-match"); !condition.empty()) {
     using Condition = S3Quirks::Condition;
     const Condition known = options_.quirks.if_none_match;
     if (known == Condition::kNotImplemented || known == Condition::kInvalid) {
@@ -348,7 +339,7 @@ void FakeS3Server::Put(const ServedRequest& request, const std::string& key,
   put_headers_[key] = request.headers;
   Headers headers = {
       {"ETag", "\"0123\""},
-      {"x-amz-checksum-sha256", is_bench() ? HeaderOf(request, "x-amz-checksum-sha256")
+      {"x-amz-checksum-sha256", is_bench() ? ValueOf(request.headers, "x-amz-checksum-sha256")
                                            : absl::Base64Escape(Sha256Of(stored))}};
   if (options_.quirks.omits_etag) {
     headers.clear();
@@ -380,10 +371,7 @@ void FakeS3Server::Get(const ServedRequest& request, const std::string& key,
 // has "!" behind it. The first form of listings is that of ListObjects: NextMarker only where there
 // is a delimiter.
 void FakeS3Server::List(const Target& target, ServedConnection& connection) {
-  const auto get = [&](const char* name) {
-    const auto found = target.query.find(name);
-    return found == target.query.end() ? std::string() : found->second;
-  };
+  const auto get = [&](const char* name) { return ValueOf(target.query, name); };
   const std::string prefix = get("prefix");
   const bool is_v1 = options_.quirks.lists_v1;
   std::string token =
