@@ -59,6 +59,7 @@ absl::StatusOr<std::string> FindVelero(const CallContext& ctx, const MoverEnviro
 }
 
 absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverEnvironment& env,
+                                            const objects::Object& subject,
                                             RepositoryAccessRequest request) {
   request.mover_namespace = env.mover_namespace;
   request.velero_namespaces = env.velero_namespaces;
@@ -67,7 +68,10 @@ absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverE
   if (request.for_deleting) {
     request.credential = settings.deletion_credential;
   }
-  k8s::RecentReader api(env.api, env.recent_reads);
+  // The API server cuts the time of creation to whole seconds.
+  const absl::Time created_by =
+      subject.created_at().value_or(absl::InfinitePast()) + absl::Seconds(1);
+  k8s::RecentReader api(env.api, env.recent_reads, created_by);
   return OpenRepositoryAccess(ctx, api, request, env.secure_random);
 }
 

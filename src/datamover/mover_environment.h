@@ -79,9 +79,11 @@ absl::StatusOr<std::string> FindVelero(const CallContext& ctx, const MoverEnviro
                                        const std::string& backup_label,
                                        absl::FunctionRef<bool(const objects::Backup&)> fits);
 
-// OpenRepositoryAccess(), which adds to `request` what is the same for all requests. Secrets are
-// read again after kAccessReadAgain.
+// OpenRepositoryAccess() for work on `subject`, which adds to `request` what is the same for all
+// requests. Secrets are read again after kAccessReadAgain, and are never older than `subject`:
+// credentials that changed before a backup began are those that it uses.
 absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverEnvironment& env,
+                                            const objects::Object& subject,
                                             RepositoryAccessRequest request);
 // Uploads of one location that begin together read its Secrets once.
 inline constexpr absl::Duration kAccessReadAgain = absl::Seconds(5);

@@ -110,7 +110,8 @@ absl::StatusOr<Json> RecentReader::Get(const CallContext& ctx, const ObjectKey& 
     std::erase_if(reads_->reads_, [this, now](const auto& read) {
       return now - read.second.at > reads_->age_max_;
     });
-    if (const auto found = reads_->reads_.find(name); found != reads_->reads_.end()) {
+    if (const auto found = reads_->reads_.find(name);
+        found != reads_->reads_.end() && found->second.at >= not_before_) {
       return found->second.object;
     }
   }

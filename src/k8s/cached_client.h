@@ -137,8 +137,9 @@ class RecentReads {
 // harm.
 class RecentReader : public ForwardingClient {
  public:
-  // Borrows both; `reads` null: each read is asked for.
-  RecentReader(ApiClient& client, RecentReads* reads) : ForwardingClient(client), reads_(reads) {}
+  // Borrows both; `reads` null: each read is asked for. So is what was read before `not_before`.
+  RecentReader(ApiClient& client, RecentReads* reads, absl::Time not_before = absl::InfinitePast())
+      : ForwardingClient(client), reads_(reads), not_before_(not_before) {}
 
   absl::StatusOr<Json> Get(const CallContext& ctx, const ObjectKey& key) override;
   absl::StatusOr<Json> Update(const CallContext& ctx, const ObjectKey& key,
@@ -152,6 +153,7 @@ class RecentReader : public ForwardingClient {
   void Forget(const ObjectKey& key);
 
   RecentReads* const reads_;
+  const absl::Time not_before_;
 };
 
 }  // namespace csidelta::k8s

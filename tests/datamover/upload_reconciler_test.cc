@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "base/rfc3339.h"
 #include "csi/group/moved_group.h"
 #include "datamover/controller/leftover_reconcilers.h"
@@ -22,6 +23,7 @@
 #include "datamover/worker/task_runner.h"
 #include "datamover/worker/task_watch.h"
 #include "incremental/mover/backup_result.h"
+#include "k8s/cached_client.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
@@ -243,6 +245,23 @@ TEST_F(UploadReconcilerTest, NoVolumeTaskHoldsASecret) {
   EXPECT_THAT(task, HasSubstr("/shop/data")) << "with its job";
   EXPECT_THAT(task, Not(HasSubstr("shh"))) << "the key of the bucket";
   EXPECT_THAT(task, Not(HasSubstr(ring->newest().password.Reveal())));
+}
+
+TEST_F(UploadReconcilerTest, CredentialsThatChangedBeforeItWasMadeAreThoseItUses) {
+  k8s::RecentReads reads(absl::Minutes(5));
+  bed_.env.recent_reads = &reads;
+  Controller& controller = StartRunning();
+  const std::string changed =
+      absl::Base64Escape("[default]\naws_access_key_id=new\naws_secret_access_key=shh\n");
+  bed_.api.SetField({SecretType(), "velero", "creds"}, {"data", "cloud"}, changed);
+  AddOther();
+  controller.LookTimes(8);
+  const std::optional<Json> secret =
+      bed_.api.Find({SecretType(), MoverBed::kMover, bed_.TaskNameOfUpload("other")});
+  ASSERT_TRUE(secret.has_value()) << bed_.MessageOf("other");
+  std::string text;
+  ASSERT_TRUE(absl::Base64Unescape(GetString(*secret, {"data", "cloud"}), &text));
+  EXPECT_THAT(text, HasSubstr("new"));
 }
 
 // Thousands may be made at once, of which few can be admitted.

@@ -80,8 +80,8 @@ POLICY = "no-words-on-deletions"
 
 
 @pytest.fixture
-def refused_status(bed):
-    """The bed, while a policy of the cluster refuses each write of the status of a DataDeletion."""
+def lift_refusal(bed):
+    """Lifts a policy of the cluster that refuses each write of the status of a DataDeletion."""
     kinds = ("validatingadmissionpolicybindings", "validatingadmissionpolicies")
     rule = {"apiGroups": ["mover.csi-delta.io"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["datadeletions/status"]}
     specs = ({"policyName": POLICY, "validationActions": ["Deny"]},
@@ -97,7 +97,7 @@ def refused_status(bed):
     lift()
 
 
-def test_a_deletion_whose_status_a_policy_refuses_goes_on_when_it_is_lifted(bed, workspace, refused_status):
+def test_a_deletion_whose_status_a_policy_refuses_goes_on_when_it_is_lifted(bed, workspace, lift_refusal):
     _, backup, repository = moved_volume(bed, workspace)
     since = bed.audit_position()
     bed.delete_backup(backup)
@@ -105,7 +105,7 @@ def test_a_deletion_whose_status_a_policy_refuses_goes_on_when_it_is_lifted(bed,
     bed.wait_for(lambda: read in {r.right for r in rights.requests_of(bed.audit_events(mover.user(mover.CONTROLLER), since))},
                  DELETED_SECONDS_MAX, "the controller read again what it could not write")
     assert list(repository.glob("snapshots/*"))
-    refused_status()
+    lift_refusal()
     await_deleted(bed, backup)
     assert not list(repository.glob("snapshots/*"))
 

@@ -47,6 +47,17 @@ TEST_F(RecentReadsTest, ManyReadersAskOnceAndAgainInTime) {
   EXPECT_EQ(Data(reader), "2");
 }
 
+TEST_F(RecentReadsTest, WhatWasReadTooEarlyIsReadAgain) {
+  RecentReader first(api_, &reads_);
+  Data(first);
+  Change("2");
+  RecentReader as_old(api_, &reads_, clock_.Now());
+  EXPECT_EQ(Data(as_old), "1");
+  clock_.Advance(absl::Seconds(1));
+  RecentReader later(api_, &reads_, clock_.Now());
+  EXPECT_EQ(Data(later), "2");
+}
+
 TEST_F(RecentReadsTest, WhatIsWrittenThroughItIsReadAgain) {
   RecentReader reader(api_, &reads_);
   EXPECT_EQ(Data(reader), "1");

@@ -312,7 +312,7 @@ absl::StatusOr<WorkerView> Deletion::StepWorker() {
 }
 
 absl::StatusOr<RepositoryAccess> Deletion::Access() {
-  return OpenAccess(ctx_, env_,
+  return OpenAccess(ctx_, env_, object_,
                     {.velero_namespace = object_.namespace_name(),
                      .location = spec_.location,
                      .repository_path = velero::RepositoryPath(reference_),

@@ -404,7 +404,7 @@ absl::StatusOr<std::string> DownloadStep::InspectClaim(const objects::VolumeTask
 
 absl::StatusOr<RepositoryAccess> DownloadStep::Access() {
   absl::StatusOr<RepositoryAccess> access =
-      OpenAccess(ctx_, env_,
+      OpenAccess(ctx_, env_, download_,
                  {.velero_namespace = download_.namespace_name(),
                   .location = download_.storage_location(),
                   .repository_path = velero::RepositoryPath(reference_),

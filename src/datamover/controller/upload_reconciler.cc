@@ -332,7 +332,7 @@ absl::StatusOr<std::optional<absl::Time>> UploadStep::CompleteIfDone(absl::Time 
 }
 
 absl::StatusOr<RepositoryAccess> UploadStep::Access() {
-  return OpenAccess(ctx_, env_,
+  return OpenAccess(ctx_, env_, upload_,
                     {.velero_namespace = upload_.namespace_name(),
                      .location = upload_.storage_location(),
                      .repository_path = velero::RepositoryPath(Reference()),

@@ -248,7 +248,7 @@ absl::StatusOr<RepositoryAccess> CheckStep::Access() const {
   }
   ASSIGN_OR_RETURN(const velero::DataReference reference,
                    velero::ParseDataReference(status_.last_good->snapshot_id));
-  return OpenAccess(ctx_, env_,
+  return OpenAccess(ctx_, env_, volume_,
                     {.velero_namespace = volume_.namespace_name(),
                      .location = volume_.spec().location,
                      .repository_path = velero::RepositoryPath(reference),
