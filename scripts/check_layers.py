@@ -80,7 +80,7 @@ LINES_MAX = {
     "net": 2525,
     "objects": 8100,
     "plugin": 2125,
-    "repository": 14960,
+    "repository": 15410,
     "restoreitemactions": 2600,
     "snapshots": 6150,
     "storage": 7750,
