@@ -72,7 +72,7 @@ LINES_MAX = {
     "diffsnap": 3650,
     "doctor": 4700,
     "engine": 2625,
-    "incremental": 10125,
+    "incremental": 10130,
     "inplace": 3575,
     "itemblockactions": 125,
     "k8s": 4750,
