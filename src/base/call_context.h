@@ -18,6 +18,8 @@ struct CallContext {
   absl::Time not_after = absl::InfiniteFuture();
   std::stop_token stop;
   const Clock* clock = &Clock::Real();
+  // Of the caller, whose thread alone writes it: how often a request of its call was repeated.
+  int* retries = nullptr;
 
   // CANCELLED when stop was requested, DEADLINE_EXCEEDED when the time is over, else OK.
   absl::Status Check() const {

@@ -24,8 +24,8 @@
 #include "repository/lock.h"
 #include "repository/pack_writer.h"
 #include "repository/repository.h"
+#include "repository/request_window.h"
 #include "repository/stored_packs.h"
-#include "repository/upload_window.h"
 
 namespace csidelta::repository {
 
@@ -234,7 +234,7 @@ class BlobWriter {
   std::deque<Pack> queue_ ABSL_GUARDED_BY(mutex_);
   int uploads_ ABSL_GUARDED_BY(mutex_) = 0;  // Packs in queue_ and on their way.
   int puts_ ABSL_GUARDED_BY(mutex_) = 0;     // Of these, on their way.
-  UploadWindow window_ ABSL_GUARDED_BY(mutex_);
+  RequestWindow window_ ABSL_GUARDED_BY(mutex_);
   int packs_held_ ABSL_GUARDED_BY(mutex_) = 0;  // These and the open ones that hold a blob.
   std::vector<IndexedPack> pending_ ABSL_GUARDED_BY(mutex_);  // Stored, in no index yet.
   int64_t pending_blobs_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -70,6 +70,9 @@ absl::Status RetryingObjectStore::RetryUntilDone(
     limited.clock->SleepFor(delay, limited.stop);
     RETURN_IF_ERROR(ctx.Check());
     meter_.Add(&StoreUsage::retries, 1);
+    if (ctx.retries != nullptr) {
+      ++*ctx.retries;
+    }
   }
 }
 

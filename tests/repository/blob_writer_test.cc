@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "repository/pack_reader.h"
+#include "repository/request_window.h"
 #include "repository/stored_packs.h"
-#include "repository/upload_window.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/repository/test_volume.h"
 #include "tests/repository/verify_pack.h"
@@ -212,7 +212,7 @@ TEST_F(BlobWriterTest, ManyCallersShareFewPacksAndAllUploadsTravel) {
 
 // On a slow line more puts only make each other late.
 TEST_F(BlobWriterTest, FewPacksTravelUntilTheFirstAreStored) {
-  constexpr int kPutsFirst = UploadWindow::kPutsFirst;
+  constexpr int kPutsFirst = RequestWindow::kRequestsFirst;
   options_.uploads_in_flight_max = 2 * kPutsFirst;
   options_.pack_target_bytes = 1;
   support::WatchedStore watched(store_);

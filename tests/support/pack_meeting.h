@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "repository/upload_window.h"
+#include "repository/request_window.h"
 #include "tests/support/await.h"
 #include "tests/support/watched_store.h"
 
@@ -49,7 +49,7 @@ class PackMeeting {
     travelling_ -= IsPack(key) ? 1 : 0;
   }
 
-  static constexpr int kPutsFirst = repository::UploadWindow::kPutsFirst;
+  static constexpr int kPutsFirst = repository::RequestWindow::kRequestsFirst;
 
   const int wanted_;
   mutable std::mutex mutex_;

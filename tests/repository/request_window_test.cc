@@ -1,4 +1,4 @@
-#include "repository/upload_window.h"
+#include "repository/request_window.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace csidelta::repository::upload_window_test {
+namespace csidelta::repository::request_window_test {
 namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
@@ -46,6 +46,15 @@ class Line {
     }
   }
 
+  // Puts that have just begun end so.
+  void Refuse(int count) {
+    const absl::Duration began = now_;
+    now_ += absl::Milliseconds(1);
+    for (int i = 0; i < count; ++i) {
+      window_.Refused(began, now_);
+    }
+  }
+
   int puts() const { return window_.width(); }
   int most() const { return most_; }
   double seconds() const { return absl::ToDoubleSeconds(now_); }
@@ -56,7 +65,7 @@ class Line {
     absl::Duration began;
   };
 
-  UploadWindow window_;
+  RequestWindow window_;
   double all_ = kNoLimit;
   double each_ = kNoLimit;
   std::vector<Travelling> left_;
@@ -64,27 +73,27 @@ class Line {
   int most_ = 0;
 };
 
-TEST(UploadWindowTest, AFullLineKeepsFewPuts) {
+TEST(RequestWindowTest, AFullLineKeepsFewPuts) {
   for (const double megabits : {1, 4, 20}) {
     Line line(32);
     line.Carry(megabits * 125'000, kNoLimit);
-    line.Put(UploadWindow::kPutsFirst + 2 * UploadWindow::kPutsFirst);
-    EXPECT_EQ(line.puts(), UploadWindow::kPutsFirst);
+    line.Put(RequestWindow::kRequestsFirst + 2 * RequestWindow::kRequestsFirst);
+    EXPECT_EQ(line.puts(), RequestWindow::kRequestsFirst);
     line.Put(1'000);
-    EXPECT_LE(line.most(), 2 * UploadWindow::kPutsFirst) << megabits << " Mbit/s";
+    EXPECT_LE(line.most(), 2 * RequestWindow::kRequestsFirst) << megabits << " Mbit/s";
   }
 }
 
-TEST(UploadWindowTest, AFarStoreGetsAllPutsAfterTwoRounds) {
+TEST(RequestWindowTest, AFarStoreGetsAllPutsAfterTwoRounds) {
   Line line(32);
   line.Carry(kNoLimit, 4e6);
-  line.Put(UploadWindow::kPutsFirst + 16);
+  line.Put(RequestWindow::kRequestsFirst + 16);
   EXPECT_EQ(line.puts(), 32);
   line.Put(1'000);
   EXPECT_EQ(line.puts(), 32);
 }
 
-TEST(UploadWindowTest, APlentifulLineLosesNoTwentiethOfItsRate) {
+TEST(RequestWindowTest, APlentifulLineLosesNoTwentiethOfItsRate) {
   for (const double connections : {1.0, 3.0, 6.0, 12.0, 20.0, 31.0, 100.0}) {
     Line line(32);
     line.Carry(connections * 4e6, 4e6);
@@ -96,7 +105,7 @@ TEST(UploadWindowTest, APlentifulLineLosesNoTwentiethOfItsRate) {
   }
 }
 
-TEST(UploadWindowTest, ALineThatBecomesSlowGetsFewerPutsAndLaterMoreAgain) {
+TEST(RequestWindowTest, ALineThatBecomesSlowGetsFewerPutsAndLaterMoreAgain) {
   Line line(32);
   line.Carry(kNoLimit, 4e6);
   line.Put(200);
@@ -109,7 +118,7 @@ TEST(UploadWindowTest, ALineThatBecomesSlowGetsFewerPutsAndLaterMoreAgain) {
   EXPECT_EQ(line.puts(), 32);
 }
 
-TEST(UploadWindowTest, StaysWithinTheMost) {
+TEST(RequestWindowTest, StaysWithinTheMost) {
   for (const int puts_max : {1, 2, 4, 5, 7}) {
     Line line(puts_max);
     line.Carry(kNoLimit, 4e6);
@@ -118,13 +127,13 @@ TEST(UploadWindowTest, StaysWithinTheMost) {
     EXPECT_EQ(line.most(), puts_max);
     line.Carry(1e5, 4e6);
     line.Put(100);
-    EXPECT_GE(line.puts(), std::min(puts_max, UploadWindow::kPutsFirst));
+    EXPECT_GE(line.puts(), std::min(puts_max, RequestWindow::kRequestsFirst));
   }
 }
 
 // Then the device or the processors are the bottleneck, and the rate is not the line's.
-TEST(UploadWindowTest, RoundsInWhichNoPackWaitsSayNothing) {
-  UploadWindow window(32);
+TEST(RequestWindowTest, RoundsInWhichNoPackWaitsSayNothing) {
+  RequestWindow window(32);
   absl::Duration now = absl::Hours(1);
   const auto end = [&](int count, absl::Duration each, bool others_wait) {
     for (int i = 0; i < count; ++i) {
@@ -132,7 +141,7 @@ TEST(UploadWindowTest, RoundsInWhichNoPackWaitsSayNothing) {
       window.Ended(kPackBytes, began, now += each, others_wait);
     }
   };
-  end(UploadWindow::kPutsFirst, absl::Seconds(1), /*others_wait=*/false);
+  end(RequestWindow::kRequestsFirst, absl::Seconds(1), /*others_wait=*/false);
   EXPECT_EQ(window.width(), 16);  // The first round has nothing to be compared with.
   for (int i = 1; i < 100; ++i) {
     end(16, absl::Milliseconds(1'000 / i), /*others_wait=*/false);
@@ -141,10 +150,10 @@ TEST(UploadWindowTest, RoundsInWhichNoPackWaitsSayNothing) {
 }
 
 // All puts of a round may end at once, and take the packs that wait before others are full.
-TEST(UploadWindowTest, ARoundCountsThoughFewPacksWait) {
-  UploadWindow window(22);
+TEST(RequestWindowTest, ARoundCountsThoughFewPacksWait) {
+  RequestWindow window(22);
   absl::Duration now = absl::Hours(1);
-  for (const int puts : {UploadWindow::kPutsFirst, 16, 22}) {
+  for (const int puts : {RequestWindow::kRequestsFirst, 16, 22}) {
     EXPECT_EQ(window.width(), puts);
     const absl::Duration began = now;
     now += absl::Seconds(1);
@@ -154,13 +163,27 @@ TEST(UploadWindowTest, ARoundCountsThoughFewPacksWait) {
   }
 }
 
-TEST(UploadWindowTest, PutsThatTakeNoTimeAreNoFault) {
-  UploadWindow window(8);
+TEST(RequestWindowTest, ARefusalHalvesOnceForAllThatWereUnderWay) {
+  Line line(32);
+  line.Carry(kNoLimit, 4e6);
+  line.Put(100);
+  for (const int refused : {0, 1, 32}) {
+    line.Refuse(refused);
+    EXPECT_EQ(line.puts(), refused == 0 ? 32 : refused == 1 ? 16 : 8);
+  }
+  line.Put(RequestWindow::kRoundsToProbe * 8 - 1);
+  EXPECT_EQ(line.puts(), 8);
+  line.Put(200);
+  EXPECT_EQ(line.puts(), 32);
+}
+
+TEST(RequestWindowTest, PutsThatTakeNoTimeAreNoFault) {
+  RequestWindow window(8);
   for (int i = 0; i < 100; ++i) {
     window.Ended(0, absl::ZeroDuration(), absl::ZeroDuration(), i % 3 == 0);
   }
-  EXPECT_GE(window.width(), UploadWindow::kPutsFirst);
+  EXPECT_GE(window.width(), RequestWindow::kRequestsFirst);
 }
 
 }  // namespace
-}  // namespace csidelta::repository::upload_window_test
+}  // namespace csidelta::repository::request_window_test
