@@ -22,6 +22,13 @@ constexpr int64_t kIndexBytesPerBlob = 320;
 constexpr int64_t kIndexBlobsMin = 5'000;
 constexpr int64_t kPassBlobsMin = 4096;
 constexpr int64_t kPassBlobsMax = int64_t{1} << 20;
+constexpr int64_t kRangesMax = 64;
+
+// Threads that decode: their number is no more than the cores of most machines.
+int64_t Decoders(int64_t usable_bytes, int64_t decode_bytes) {
+  const int64_t two = std::clamp<int64_t>(usable_bytes / 2 / decode_bytes, 1, 2);
+  return std::clamp<int64_t>(usable_bytes / 3 / decode_bytes, two, kMaintenanceThreads);
+}
 
 // Of the longest blob of data that is read together with others, plaintext or sealed.
 absl::StatusOr<int64_t> LongestBlob(const BlobIndex& index) {
@@ -51,6 +58,20 @@ int64_t RangeBytesFor(int64_t free_bytes, int64_t decode_bytes, int64_t range_by
   const auto threads = static_cast<int64_t>(kMaintenanceThreads);
   return std::clamp(free_bytes / 4 * 3 / threads - decode_bytes, kMiB,
                     std::max(range_bytes_max, kMiB));
+}
+
+absl::StatusOr<FetchRoom> TakeFetchRoom(MemoryBudget& memory, int64_t range_bytes,
+                                        int64_t decode_bytes, absl::string_view what,
+                                        int64_t count) {
+  CSIDELTA_CHECK(range_bytes > 0 && decode_bytes > 0);
+  const int64_t most = std::clamp<int64_t>(count, 1, kRangesMax);
+  const int64_t usable_bytes = memory.free_bytes() / 4 * 3;
+  const int64_t decoders = std::min(most, Decoders(usable_bytes, decode_bytes));
+  const int64_t ranges =
+      std::clamp<int64_t>((usable_bytes - decoders * decode_bytes) / range_bytes, 1, most);
+  FetchRoom room{.ranges = static_cast<int>(ranges), .decoders = static_cast<int>(decoders)};
+  ASSIGN_OR_RETURN(room.share, memory.Take(ranges * range_bytes + decoders * decode_bytes, what));
+  return room;
 }
 
 WriterPlan PlanWriter(const WriterRequest& request) {

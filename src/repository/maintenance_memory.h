@@ -33,6 +33,20 @@ absl::StatusOr<ThreadRoom> TakeThreadRoom(MemoryBudget& memory, int64_t bytes_ea
 // `decode_bytes` besides: from 1 MiB to `range_bytes_max`. Pure.
 int64_t RangeBytesFor(int64_t free_bytes, int64_t decode_bytes, int64_t range_bytes_max);
 
+// Ranges of packs that a RangeFetcher holds, and threads that decode them.
+struct FetchRoom {
+  int ranges = 1;
+  int decoders = 1;
+  MemoryBudget::Share share = {};
+};
+
+// As many ranges as the budget bears, each of `range_bytes`, but no more than 64, nor than the
+// `count` that there are. Decoders get a third, and two of them a half: a quarter of what is free
+// is left for a blob that is longer than others.
+absl::StatusOr<FetchRoom> TakeFetchRoom(MemoryBudget& memory, int64_t range_bytes,
+                                        int64_t decode_bytes, absl::string_view what,
+                                        int64_t count);
+
 struct WriterRequest {
   int64_t free_bytes = 0;         // of the budget
   int64_t pack_bytes_wanted = 0;  // the target of the volume's packs

@@ -988,7 +988,13 @@ std::unique_ptr<BlobCodec> Repository::MakeCodec(int data_level) const {
 absl::StatusOr<std::string> Repository::LoadPackRange(const CallContext& ctx, const PackId& pack,
                                                       int64_t offset_bytes,
                                                       int64_t length_bytes) const {
-  return store_.GetRange(ctx, PackKey(pack), {offset_bytes, length_bytes});
+  absl::StatusOr<std::string> bytes =
+      store_.GetRange(ctx, PackKey(pack), {offset_bytes, length_bytes});
+  if (bytes.ok() && std::ssize(*bytes) != length_bytes) {
+    return absl::DataLossError(absl::StrCat("pack ", pack.ShortHex(), ": ", bytes->size(),
+                                            " bytes instead of ", length_bytes));
+  }
+  return bytes;
 }
 
 absl::StatusOr<std::string> Repository::LoadBlobAt(const CallContext& ctx, const BlobHandle& handle,

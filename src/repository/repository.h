@@ -230,7 +230,7 @@ class Repository {
   absl::StatusOr<std::string> LoadTree(const CallContext& ctx, const BlobId& id,
                                        const std::optional<BlobLocation>& place,
                                        int64_t bytes_max = kTreeBlobBytesMax);
-  // Sealed bytes as they are stored; proven by who decodes them.
+  // Sealed bytes as they are stored, all of them; proven by who decodes them.
   absl::StatusOr<std::string> LoadPackRange(const CallContext& ctx, const PackId& pack,
                                             int64_t offset_bytes, int64_t length_bytes) const;
 
