@@ -1,5 +1,6 @@
 #include "repository/blob_codec.h"
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
@@ -86,7 +87,13 @@ absl::StatusOr<BlobSpan> BlobCodec::AppendSealed(const Compressed& blob, ByteBuf
 }
 
 absl::StatusOr<absl::string_view> BlobCodec::Decode(const BlobHandle& handle, const BlobSpan& span,
-                                                    absl::string_view envelope) {
+                                                    absl::string_view envelope,
+                                                    Sha256Hasher* pack_hasher) {
+  absl::Cleanup hash_pack = [&] {
+    if (pack_hasher != nullptr) {
+      pack_hasher->Update(envelope);
+    }
+  };
   if (!IsPossible(handle.type, span) || envelope.size() != span.sealed_bytes) {
     return absl::DataLossError(absl::StrCat(Describe(handle), ": impossible length"));
   }
@@ -99,7 +106,15 @@ absl::StatusOr<absl::string_view> BlobCodec::Decode(const BlobHandle& handle, co
     }
   }
   const absl::Span<uint8_t> plaintext = Scratch(plain_, span.plaintext_bytes());
-  RETURN_IF_ERROR(DecodeInto(handle, span, envelope, plaintext));
+  RETURN_IF_ERROR(Unseal(handle, span, envelope, plaintext));
+  Id content;
+  if (pack_hasher != nullptr) {
+    std::move(hash_pack).Cancel();
+    content = Id(pack_hasher->UpdateBeside(envelope, AsText(plaintext)));
+  } else {
+    content = Id::Of(AsText(plaintext));
+  }
+  RETURN_IF_ERROR(Prove(handle, content));
   return AsText(plaintext);
 }
 

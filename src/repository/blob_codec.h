@@ -51,9 +51,11 @@ class BlobCodec {
                                         Sha256Hasher& pack_hasher);
 
   // The plaintext of an envelope, proven by its hash; valid until the next call. DATA_LOSS when
-  // MAC, frame, length or hash are wrong.
+  // MAC, frame, length or hash are wrong. `pack_hasher` takes in the envelope in any case, because
+  // that costs little beside the other hash.
   absl::StatusOr<absl::string_view> Decode(const BlobHandle& handle, const BlobSpan& span,
-                                           absl::string_view envelope);
+                                           absl::string_view envelope,
+                                           Sha256Hasher* pack_hasher = nullptr);
 
   // The same into `out`, which has exactly span.plaintext_bytes() bytes: for buffers that a device
   // wants aligned.

@@ -11,12 +11,15 @@
 #include "repository/format.h"
 #include "repository/index_rewriter.h"
 #include "repository/pack_reader.h"
+#include "repository/pack_scanner.h"
 
 namespace csidelta::repository {
 namespace {
 
 // Beyond the target: the blob that closes a pack, and the header.
 constexpr int64_t kPackSlackBytes = int64_t{6} << 20;
+// Of one request that reads a pack to adopt.
+constexpr int64_t kAdoptedPieceBytesMax = int64_t{4} << 20;
 
 }  // namespace
 
@@ -427,18 +430,23 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
   if (only_with != nullptr) {
     RETURN_IF_ERROR(KeepThoseWith(ctx, repository, *only_with, orphans));
   }
+  // Nothing is known of them: all is read.
+  std::vector<PackToScan> scans;
+  for (const FileInfo& orphan : orphans) {
+    scans.push_back({.file = orphan, .blobs = {}});
+  }
   IndexRewriter index(repository, fence);
   int64_t adopted = 0;
-  const auto take = [&](const FileInfo& pack,
-                        absl::StatusOr<std::vector<PackEntry>> entries) -> absl::Status {
-    if (absl::IsDataLoss(entries.status()) || absl::IsNotFound(entries.status())) {
+  Mutex mutex;
+  const auto take = [&](std::size_t i, PackFindings found) -> absl::Status {
+    const MutexLock lock(mutex);
+    if (!found.detail.empty()) {
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(entries.status());
     ++adopted;
-    return index.Add(ctx, {.id = pack.id, .entries = *std::move(entries)});
+    return index.Add(ctx, {.id = orphans[i].id, .entries = std::move(found.header)});
   };
-  RETURN_IF_ERROR(ReadPackHeaders(ctx, repository, orphans, PackProof::kWhole, take));
+  RETURN_IF_ERROR(ScanPacks(ctx, repository, scans, kAdoptedPieceBytesMax, take));
   RETURN_IF_ERROR(index.Write(ctx));
   if (adopted > 0) {
     RETURN_IF_ERROR(repository.ReloadIndex(ctx));
