@@ -27,7 +27,7 @@
 #include "repository/maintenance_memory.h"
 #include "repository/pack_contents.h"
 #include "repository/pack_reader.h"
-#include "repository/pack_scan.h"
+#include "repository/pack_scanner.h"
 #include "repository/stored_packs.h"
 #include "repository/tree_walk.h"
 #include "repository/volume_check.h"
@@ -42,8 +42,6 @@ constexpr int64_t kCheckBitsPerCopy = 6;
 constexpr int64_t kCheckBitsPerPack = 5;
 // Of one request that reads a pack.
 constexpr int64_t kPieceBytesMax = 16 * kMebibyte;
-// Of one pack, in what is said of it.
-constexpr std::size_t kBlobsNamedMax = 16;
 
 std::string PackName(const PackId& id) { return absl::StrCat("pack ", id.Hex()); }
 
@@ -177,25 +175,16 @@ class Checker {
   absl::Status AddWrongSize(const ContentCheck::WrongSize& wrong);
   absl::Status CheckVolumes(VolumeCheck& volumes);
   absl::Status ReadPacks();
-  using PackReader = absl::FunctionRef<absl::Status(
-      const FileInfo&, std::vector<NumberedEntry>& indexed, int64_t piece_bytes)>;
-  // By several threads at the same time.
-  absl::Status ForEachPack(absl::Span<const FileInfo> packs, int64_t piece_bytes_max,
-                           PackReader read);
-  // What a scan of a pack finds.
-  struct PackRead {
-    std::string detail = {};                // what is wrong with it; "" for nothing
-    std::vector<std::size_t> damaged = {};  // blobs that do not read, by their numbers
-    std::vector<PackEntry> header = {};     // empty where it does not read
-    bool is_listed_so = false;              // the header lists these blobs
-  };
-  absl::StatusOr<PackRead> Scan(const FileInfo& pack, absl::Span<const PackEntry> blobs,
-                                int64_t piece_bytes);
-  absl::Status ReadPack(const FileInfo& pack, std::vector<NumberedEntry>& indexed,
-                        int64_t piece_bytes);
-
-  // What is left of packs of another length.
-  absl::Status ReadWrongSizes();
+  // What is left of packs that are `cut` is read, too; they are known to be bad.
+  absl::Status ReadAll(absl::Span<const FileInfo> packs, bool cut);
+  absl::Status ReadTogether(absl::Span<const FileInfo> packs, PackContents& contents, bool cut);
+  void CountRead(const FileInfo& pack);
+  void MarkBadCopies(absl::Span<const NumberedEntry> indexed,
+                     absl::Span<const std::size_t> numbers);
+  // Of a pack in which one scan found something.
+  absl::Status LookAgain(const PackToScan& pack, absl::Span<const NumberedEntry> indexed,
+                         PackFindings found);
+  absl::StatusOr<PackFindings> Scan(const PackToScan& pack);
 
   // A pack that is stored, and not as the index has it.
   struct BadPack {
@@ -213,7 +202,6 @@ class Checker {
   std::vector<FileInfo> readable_packs_;
   std::vector<FileInfo> unindexed_;
   std::vector<FileInfo> wrong_size_;
-  Mutex alone_;  // Of blobs that are longer than a piece, one is in memory.
   std::atomic<int64_t> trees_done_ = 0;
   std::atomic<int64_t> trees_lost_ = 0;
   MemoryBudget::Share marks_share_;
@@ -234,6 +222,7 @@ class Checker {
   PackBits damaged_;                               // No backup is to rely on it.
   DistrustedPacks noted_;                          // ReadDamaged()
   absl::flat_hash_map<BlobId, uint32_t> missing_;  // In no index; and a tree that names it.
+  int64_t bytes_to_read_ = 0;
   CheckReport report_;
 };
 
@@ -271,7 +260,7 @@ absl::StatusOr<CheckReport> Checker::Run() {
   }
   RETURN_IF_ERROR(CheckPacks());
   // First what the packs hold, by which it is then known what snapshots lack.
-  RETURN_IF_ERROR(ReadWrongSizes());
+  RETURN_IF_ERROR(ReadAll(wrong_size_, /*cut=*/true));
   RETURN_IF_ERROR(ReadPacks());
   RETURN_IF_ERROR(CheckTrees());
   RETURN_IF_ERROR(ReportBlobs());
@@ -680,27 +669,16 @@ absl::Status Checker::CheckVolumes(VolumeCheck& volumes) {
 absl::Status Checker::ReadPacks() {
   const std::vector<FileInfo> packs = ChoosePacks(std::move(readable_packs_), options_.read_data,
                                                   options_.read_newer_than, options_.seed);
-  int64_t bytes = 0;
   for (const FileInfo& pack : packs) {
-    bytes += pack.size_bytes;
+    bytes_to_read_ += pack.size_bytes;
   }
-  if (bytes > 0) {
-    Report(options_.progress, kReadingPacks, 0, bytes);
+  if (bytes_to_read_ > 0) {
+    Report(options_.progress, kReadingPacks, 0, bytes_to_read_);
   }
-  const auto read = [&](const FileInfo& pack, std::vector<NumberedEntry>& indexed,
-                        int64_t piece_bytes) -> absl::Status {
-    RETURN_IF_ERROR(ReadPack(pack, indexed, piece_bytes));
-    const MutexLock lock(mutex_);
-    report_.bytes_read += pack.size_bytes;
-    ++report_.packs_read;
-    Report(options_.progress, kReadingPacks, report_.bytes_read, bytes);
-    return absl::OkStatus();
-  };
-  return ForEachPack(packs, kPieceBytesMax, read);
+  return ReadAll(packs, /*cut=*/false);
 }
 
-absl::Status Checker::ForEachPack(absl::Span<const FileInfo> packs, int64_t piece_bytes_max,
-                                  PackReader read) {
+absl::Status Checker::ReadAll(absl::Span<const FileInfo> packs, bool cut) {
   MemoryBudget& memory = repository_.memory();
   std::vector<uint32_t> ordinals;
   for (const FileInfo& pack : packs) {
@@ -709,97 +687,104 @@ absl::Status Checker::ForEachPack(absl::Span<const FileInfo> packs, int64_t piec
   const int64_t blobs_max = BlobsPerPass(memory.free_bytes());
   absl::Span<const uint32_t> left = ordinals;
   while (!left.empty()) {
-    const absl::Span<const uint32_t> pass = left.first(PacksOfPass(index(), left, blobs_max));
-    ASSIGN_OR_RETURN(HeldContents held, TakeContents(memory, index(), pass));
-    // A whole pack where memory allows: one request.
-    const int64_t piece_bytes =
-        RangeBytesFor(memory.free_bytes() / (ScanBytes(kMebibyte) / kMebibyte), 0, piece_bytes_max);
-    ASSIGN_OR_RETURN(const ThreadRoom room,
-                     TakeThreadRoom(memory, ScanBytes(piece_bytes), "reading packs"));
-    RETURN_IF_ERROR(ParallelFor(pass.size(), room.threads, [&](std::size_t i) -> absl::Status {
-      RETURN_IF_ERROR(ctx_.Check());
-      return read(packs[i], held.contents.at(pass[i]), piece_bytes);
-    }));
-    packs.remove_prefix(pass.size());
-    left.remove_prefix(pass.size());
+    const std::size_t pass = PacksOfPass(index(), left, blobs_max);
+    ASSIGN_OR_RETURN(HeldContents held, TakeContents(memory, index(), left.first(pass)));
+    RETURN_IF_ERROR(ReadTogether(packs.first(pass), held.contents, cut));
+    packs.remove_prefix(pass);
+    left.remove_prefix(pass);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Checker::PackRead> Checker::Scan(const FileInfo& pack,
-                                                absl::Span<const PackEntry> blobs,
-                                                int64_t piece_bytes) {
-  PackRead read;
-  const auto note = [&](std::size_t number, const absl::StatusOr<absl::string_view>& plaintext) {
-    if (!plaintext.ok()) {
-      read.damaged.push_back(number);
-      if (read.damaged.size() <= kBlobsNamedMax) {
-        absl::StrAppend(&read.detail, read.detail.empty() ? "" : "; ",
-                        plaintext.status().message());
-      }
+absl::Status Checker::ReadTogether(absl::Span<const FileInfo> packs, PackContents& contents,
+                                   bool cut) {
+  std::vector<PackToScan> scans;
+  std::vector<absl::Span<const NumberedEntry>> indexed;
+  std::vector<std::pair<std::size_t, PackFindings>> suspects;
+  for (const FileInfo& pack : packs) {
+    const uint32_t ordinal = *index().FindPack(pack.id);
+    std::vector<NumberedEntry>& entries = contents.at(ordinal);
+    if (!cut && pack.size_bytes > kPackReadBytesMax) {
+      std::vector<std::size_t> all(entries.size());
+      std::iota(all.begin(), all.end(), 0);
+      MarkBadCopies(entries, all);
+      CallBad(ordinal, FindingKind::kPackDamaged, "is longer than any writer makes packs");
+      CountRead(pack);
+      continue;
     }
-    return absl::OkStatus();
-  };
-  ASSIGN_OR_RETURN(const PackScan scan,
-                   ScanPack(ctx_, repository_, pack, blobs, piece_bytes, alone_, note));
-  if (!scan.header.ok()) {
-    read.detail = std::string(scan.header.status().message());
-  } else {
-    read.is_listed_so = *scan.header == blobs;
-    read.header = *scan.header;
-    if (read.damaged.empty() && !scan.has_its_hash) {
-      read.detail = absl::StrCat("pack ", pack.id.ShortHex(), " does not hash to its name");
+    scans.push_back({.file = pack, .blobs = SortByOffset(entries)});
+    indexed.push_back(entries);
+  }
+  RETURN_IF_ERROR(ScanPacks(ctx_, repository_, scans, cut ? kMebibyte : kPieceBytesMax,
+                            [&](std::size_t i, PackFindings found) {
+                              const MutexLock lock(mutex_);
+                              if (!found.detail.empty() || !found.is_listed_so) {
+                                suspects.emplace_back(i, std::move(found));
+                              }
+                              if (!cut) {
+                                CountRead(scans[i].file);
+                              }
+                              return absl::OkStatus();
+                            }));
+  for (auto& [i, found] : suspects) {
+    if (cut) {
+      MarkBadCopies(indexed[i], found.damaged);
+    } else {
+      RETURN_IF_ERROR(LookAgain(scans[i], indexed[i], std::move(found)));
     }
   }
+  return absl::OkStatus();
+}
+
+void Checker::CountRead(const FileInfo& pack) {
+  report_.bytes_read += pack.size_bytes;
+  ++report_.packs_read;
+  Report(options_.progress, kReadingPacks, report_.bytes_read, bytes_to_read_);
+}
+
+void Checker::MarkBadCopies(absl::Span<const NumberedEntry> indexed,
+                            absl::Span<const std::size_t> numbers) {
+  for (const std::size_t number : numbers) {
+    bad_copies_->Mark(indexed[number].copy);
+  }
+}
+
+absl::StatusOr<PackFindings> Checker::Scan(const PackToScan& pack) {
+  PackFindings read;
+  RETURN_IF_ERROR(ScanPacks(ctx_, repository_, absl::MakeConstSpan(&pack, 1), kPieceBytesMax,
+                            [&](std::size_t, PackFindings found) {
+                              read = std::move(found);
+                              return absl::OkStatus();
+                            }));
   return read;
 }
 
-absl::Status Checker::ReadPack(const FileInfo& pack, std::vector<NumberedEntry>& indexed,
-                               int64_t piece_bytes) {
-  const std::vector<PackEntry> blobs = SortByOffset(indexed);
-  PackRead read{.detail = "is longer than any writer makes packs"};
+absl::Status Checker::LookAgain(const PackToScan& pack, absl::Span<const NumberedEntry> indexed,
+                                PackFindings found) {
+  bool is_listed_so = found.is_listed_so;
   std::vector<std::size_t> damaged;
-  if (pack.size_bytes > kPackReadBytesMax) {
-    damaged.resize(indexed.size());
-    std::iota(damaged.begin(), damaged.end(), 0);
-  } else {
-    // What was read wrong once may have been the way, not the pack.
-    for (int reads = 0; reads < 2 && !read.detail.empty(); ++reads) {
-      ASSIGN_OR_RETURN(read, Scan(pack, blobs, piece_bytes));
-      damaged = read.damaged;
-      if (!read.header.empty() && !read.is_listed_so) {
-        const std::vector<PackEntry> header = std::move(read.header);
-        ASSIGN_OR_RETURN(read, Scan(pack, header, piece_bytes));
-        read.is_listed_so = false;
-      }
+  // What was read wrong once may have been the way, not the pack.
+  for (int reads = 1;; ++reads) {
+    damaged = std::move(found.damaged);
+    is_listed_so = found.is_listed_so;
+    if (!found.header.empty()) {
+      ASSIGN_OR_RETURN(found, Scan({.file = pack.file, .blobs = std::move(found.header)}));
     }
+    if (found.detail.empty() || reads == 2) {
+      break;
+    }
+    ASSIGN_OR_RETURN(found, Scan(pack));
   }
-  if (!read.detail.empty()) {
-    for (const std::size_t number : damaged) {
-      bad_copies_->Mark(indexed[number].copy);
-    }
-    const MutexLock lock(mutex_);
-    CallBad(*index().FindPack(pack.id), FindingKind::kPackDamaged, std::move(read.detail));
-  } else if (!read.is_listed_so) {
-    Add(FindingKind::kPackListedDifferently, PackName(pack.id),
-        "its header lists other blobs than the index", Remedy::kRepair, pack.id);
-    const MutexLock lock(mutex_);
-    CallDamaged(*index().FindPack(pack.id));
+  const uint32_t ordinal = *index().FindPack(pack.file.id);
+  if (!found.detail.empty()) {
+    MarkBadCopies(indexed, damaged);
+    CallBad(ordinal, FindingKind::kPackDamaged, std::move(found.detail));
+  } else if (!is_listed_so) {
+    Add(FindingKind::kPackListedDifferently, PackName(pack.file.id),
+        "its header lists other blobs than the index", Remedy::kRepair, pack.file.id);
+    CallDamaged(ordinal);
   }
   return absl::OkStatus();
-}
-
-absl::Status Checker::ReadWrongSizes() {
-  return ForEachPack(wrong_size_, kMebibyte,
-                     [&](const FileInfo& pack, std::vector<NumberedEntry>& indexed,
-                         int64_t piece_bytes) -> absl::Status {
-                       const std::vector<PackEntry> blobs = SortByOffset(indexed);
-                       ASSIGN_OR_RETURN(const PackRead read, Scan(pack, blobs, piece_bytes));
-                       for (const std::size_t number : read.damaged) {
-                         bad_copies_->Mark(indexed[number].copy);
-                       }
-                       return absl::OkStatus();
-                     });
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 #include "repository/index_rewriter.h"
 #include "repository/maintenance_memory.h"
 #include "repository/pack_contents.h"
-#include "repository/pack_scan.h"
+#include "repository/pack_scanner.h"
 #include "repository/repairer.h"
 #include "repository/stored_packs.h"
 #include "repository/tree_walk.h"
@@ -50,9 +50,8 @@ class PacksRepair {
 
   // The pack in the length that is stored: 0 when it is gone.
   absl::StatusOr<FileInfo> WhatIsLeft(const PackId& pack);
-  absl::Status Scan(const FileInfo& file, absl::Span<const PackEntry> entries, PackBlobSink sink);
-  absl::Status Move(const FileInfo& file, absl::Span<const PackEntry> entries,
-                    const std::vector<bool>& intact);
+  absl::Status Scan(const PackToScan& pack, const ScannedBlobSink& sink);
+  absl::Status Move(const PackToScan& pack, const std::vector<bool>& intact);
 
   // Whether a copy in another pack reads. That pack may be one to repair as well: then the copy is
   // intact there, and moves with it.
@@ -63,7 +62,6 @@ class PacksRepair {
   Repository& repository_;
   const RepairPacksOptions& options_;
   BlobWriter writer_{ctx_, repository_, options_.writer};
-  Mutex alone_;
   PackBits absent_;
   absl::flat_hash_set<BlobId> missing_;
   WantedChunks wanted_;
@@ -227,13 +225,14 @@ absl::Status PacksRepair::FillInMissing() {
 absl::StatusOr<PackRepair> PacksRepair::Repair(const PackId& pack,
                                                std::vector<NumberedEntry>& numbered) {
   PackRepair repair = {.pack = pack, .lost = {}};
-  const std::vector<PackEntry> entries = SortByOffset(numbered);
   ASSIGN_OR_RETURN(const FileInfo file, WhatIsLeft(pack));
+  const PackToScan left = {.file = file, .blobs = SortByOffset(numbered)};
+  const std::vector<PackEntry>& entries = left.blobs;
   std::vector<bool> intact(entries.size());
   // What was read wrong may have been the way, not the pack, which may go for it.
   for (int reads = 0; reads < kReadsMax && absl::c_linear_search(intact, false); ++reads) {
-    RETURN_IF_ERROR(Scan(
-        file, entries, [&](std::size_t number, const absl::StatusOr<absl::string_view>& plaintext) {
+    RETURN_IF_ERROR(
+        Scan(left, [&](std::size_t number, const absl::StatusOr<absl::string_view>& plaintext) {
           intact[number] = intact[number] || plaintext.ok();
           return absl::OkStatus();
         }));
@@ -260,7 +259,7 @@ absl::StatusOr<PackRepair> PacksRepair::Repair(const PackId& pack,
   }
   repair.removed = repair.lost.empty() || (options_.drops_lost && options_.drops_lost(pack));
   if (repair.removed && repair.blobs_intact > 0) {
-    RETURN_IF_ERROR(Move(file, entries, intact));
+    RETURN_IF_ERROR(Move(left, intact));
   }
   return repair;
 }
@@ -273,22 +272,17 @@ absl::StatusOr<FileInfo> PacksRepair::WhatIsLeft(const PackId& pack) {
   return FileInfo{.id = pack, .size_bytes = object.ok() ? object->size_bytes : 0};
 }
 
-absl::Status PacksRepair::Scan(const FileInfo& file, absl::Span<const PackEntry> entries,
-                               PackBlobSink sink) {
-  const int64_t piece_bytes =
-      RangeBytesFor(repository_.memory().free_bytes(), 0, kRepairPieceBytesMax);
-  ASSIGN_OR_RETURN(const ThreadRoom room,
-                   TakeThreadRoom(repository_.memory(), ScanBytes(piece_bytes), "reading a pack",
-                                  /*threads_max=*/1));
-  return ScanPack(ctx_, repository_, file, entries, piece_bytes, alone_, sink).status();
+absl::Status PacksRepair::Scan(const PackToScan& pack, const ScannedBlobSink& sink) {
+  const auto ignore = [](std::size_t, const PackFindings&) { return absl::OkStatus(); };
+  return ScanPacks(ctx_, repository_, absl::MakeConstSpan(&pack, 1), kRepairPieceBytesMax, ignore,
+                   sink);
 }
 
-absl::Status PacksRepair::Move(const FileInfo& file, absl::Span<const PackEntry> entries,
-                               const std::vector<bool>& intact) {
+absl::Status PacksRepair::Move(const PackToScan& pack, const std::vector<bool>& intact) {
   return Scan(
-      file, entries,
+      pack,
       [&](std::size_t number, const absl::StatusOr<absl::string_view>& plaintext) -> absl::Status {
-        const BlobHandle& handle = entries[number].handle;
+        const BlobHandle& handle = pack.blobs[number].handle;
         if (!intact[number]) {
           return absl::OkStatus();
         }

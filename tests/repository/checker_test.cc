@@ -189,6 +189,24 @@ TEST_F(CheckerTest, NamesThePacksThatAreDamagedCutShortOrGone) {
   EXPECT_THAT(Check().damaged_packs, IsEmpty());
 }
 
+// Its blobs and its header are those that the index lists, as another run sealed them.
+TEST_F(CheckerTest, APackUnderTheNameOfAnotherIsFound) {
+  const std::string key = PackKey(PackOf(Noise(kTestChunkBytes, 2)));
+  const std::map<std::string, std::string> before = store_.objects();
+  BackUp(image_, /*skip_known=*/false);
+  std::string twin;
+  for (const std::string& other : KeysBelow("data/")) {
+    if (!before.contains(other) && store_.objects().at(other).size() == before.at(key).size()) {
+      twin = store_.objects().at(other);
+    }
+  }
+  store_.SetObjects(before);
+  store_.SetObject(key, twin);
+  const CheckReport report = Check();
+  EXPECT_THAT(KindsOf(report), ElementsAre("pack-damaged")) << Describe(report);
+  EXPECT_THAT(Describe(report), HasSubstr("does not hash to its name"));
+}
+
 TEST_F(CheckerTest, EveryFlippedByteOfAPackIsFound) {
   const std::string key = PackKey(TreePackOf(id_));
   const std::size_t size = store_.objects().at(key).size();
