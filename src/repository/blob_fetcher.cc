@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "base/memory_budget.h"
 #include "base/status_macros.h"
@@ -14,6 +15,7 @@
 #include "repository/format.h"
 #include "repository/maintenance.h"
 #include "repository/maintenance_memory.h"
+#include "repository/range_fetcher.h"
 
 namespace csidelta::repository {
 namespace {
@@ -78,9 +80,12 @@ class Fetch {
   absl::Status Run();
 
  private:
-  int64_t BytesOf(const Range& range) const;
-  absl::Status FetchOther(const BlobHandle& handle);
-  absl::Status FetchRange(const Range& range);
+  // Of those that are read together.
+  absl::Status FetchRanges(absl::Span<const Range> ranges, int64_t decode_bytes);
+  absl::Status FetchAlone(const BlobToFetch& blob);
+  absl::Status FetchOther(const CallContext& ctx, const BlobHandle& handle);
+  absl::Status Decode(const CallContext& ctx, const Range& range, BlobCodec& codec,
+                      const absl::StatusOr<std::string>& bytes);
 
   const CallContext& ctx_;
   const Repository& repository_;
@@ -89,73 +94,86 @@ class Fetch {
   const FetchOptions& options_;
 };
 
-int64_t Fetch::BytesOf(const Range& range) const {
-  int64_t decode_bytes = 0;
-  for (std::size_t i = range.first; i < range.last; ++i) {
-    decode_bytes = std::max(decode_bytes, DecodeBytes(blobs_[i], options_));
-  }
-  return range.end_bytes - range.begin_bytes + decode_bytes;
-}
-
 absl::Status Fetch::Run() {
-  MemoryBudget& memory = repository_.memory();
-  int64_t decode_bytes = 0;
+  int64_t decode_bytes = 1;
   for (const BlobToFetch& blob : blobs_) {
     decode_bytes = std::max(decode_bytes, IsAlone(blob) ? 0 : DecodeBytes(blob, options_));
   }
-  std::vector<Range> ranges =
-      MakeRanges(blobs_, RangeBytesFor(memory.free_bytes(), decode_bytes, kRangeBytesMax));
+  std::vector<Range> ranges = MakeRanges(
+      blobs_, RangeBytesFor(repository_.memory().free_bytes(), decode_bytes, kRangeBytesMax));
   const auto alone =
       std::stable_partition(ranges.begin(), ranges.end(),
                             [this](const Range& range) { return !IsAlone(blobs_[range.first]); });
-  const auto shared_count = static_cast<std::size_t>(alone - ranges.begin());
-  if (shared_count > 0) {
-    int64_t bytes_each = 0;
-    std::for_each(ranges.begin(), alone,
-                  [&](const Range& range) { bytes_each = std::max(bytes_each, BytesOf(range)); });
-    ASSIGN_OR_RETURN(const ThreadRoom room, TakeThreadRoom(memory, bytes_each, "reading blobs"));
-    RETURN_IF_ERROR(ParallelFor(shared_count, room.threads,
-                                [&](std::size_t i) { return FetchRange(ranges[i]); }));
-  }
-  for (std::size_t i = shared_count; i < ranges.size(); ++i) {
-    const BlobToFetch& blob = blobs_[ranges[i].first];
-    ASSIGN_OR_RETURN(
-        const MemoryBudget::Share share,
-        memory.Take(IsPossible(blob.handle.type, blob.location.span) ? BytesOf(ranges[i]) : 0,
-                    Describe(blob.handle)));
-    RETURN_IF_ERROR(FetchRange(ranges[i]));
+  RETURN_IF_ERROR(
+      FetchRanges({ranges.data(), static_cast<std::size_t>(alone - ranges.begin())}, decode_bytes));
+  for (auto range = alone; range != ranges.end(); ++range) {
+    RETURN_IF_ERROR(FetchAlone(blobs_[range->first]));
   }
   return absl::OkStatus();
 }
 
-absl::Status Fetch::FetchOther(const BlobHandle& handle) {
-  const absl::StatusOr<std::string> blob = repository_.LoadBlob(ctx_, handle);
+absl::Status Fetch::FetchRanges(absl::Span<const Range> ranges, int64_t decode_bytes) {
+  int64_t range_bytes = 0;
+  for (const Range& range : ranges) {
+    range_bytes = std::max(range_bytes, range.end_bytes - range.begin_bytes);
+  }
+  if (ranges.empty()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(FetchRoom room, TakeFetchRoom(repository_.memory(), range_bytes, decode_bytes,
+                                                 "reading blobs", std::ssize(ranges)));
+  RangeFetcher fetcher(ctx_, repository_, std::move(room));
+  for (const Range& range : ranges) {
+    fetcher.Add(blobs_[range.first].location.pack,
+                {range.begin_bytes, range.end_bytes - range.begin_bytes},
+                [&](const CallContext& ctx, const RangeFetcher::Decoder& decoder,
+                    const absl::StatusOr<std::string>& bytes) {
+                  return Decode(ctx, range, decoder.codec, bytes);
+                });
+  }
+  return fetcher.Finish();
+}
+
+absl::Status Fetch::FetchAlone(const BlobToFetch& blob) {
+  RETURN_IF_ERROR(ctx_.Check());
+  if (!IsPossible(blob.handle.type, blob.location.span)) {
+    return FetchOther(ctx_, blob.handle);  // One blob, by an index that may be wrong.
+  }
+  ASSIGN_OR_RETURN(const MemoryBudget::Share share,
+                   repository_.memory().Take(
+                       int64_t{blob.location.span.sealed_bytes} + DecodeBytes(blob, options_),
+                       Describe(blob.handle)));
+  const auto first = static_cast<std::size_t>(&blob - blobs_.data());
+  return Decode(
+      ctx_,
+      {.first = first, .last = first + 1, .begin_bytes = BeginOf(blob), .end_bytes = EndOf(blob)},
+      *repository_.MakeCodec(),
+      repository_.LoadPackRange(ctx_, blob.location.pack, BeginOf(blob),
+                                blob.location.span.sealed_bytes));
+}
+
+absl::Status Fetch::FetchOther(const CallContext& ctx, const BlobHandle& handle) {
+  const absl::StatusOr<std::string> blob = repository_.LoadBlob(ctx, handle);
   if (!blob.ok() && !IsDamage(blob.status())) {
     return blob.status();
   }
   return sink_({.handle = handle, .plaintext = blob});
 }
 
-absl::Status Fetch::FetchRange(const Range& range) {
-  RETURN_IF_ERROR(ctx_.Check());
-  const BlobToFetch& first = blobs_[range.first];
-  if (IsAlone(first) && !IsPossible(first.handle.type, first.location.span)) {
-    return FetchOther(first.handle);  // One blob, by an index that may be wrong.
-  }
-  const absl::StatusOr<std::string> bytes = repository_.LoadPackRange(
-      ctx_, first.location.pack, range.begin_bytes, range.end_bytes - range.begin_bytes);
+absl::Status Fetch::Decode(const CallContext& ctx, const Range& range, BlobCodec& codec,
+                           const absl::StatusOr<std::string>& bytes) {
   if (!bytes.ok() && !IsDamage(bytes.status())) {
     return bytes.status();
   }
-  const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
   for (std::size_t i = range.first; i < range.last; ++i) {
+    RETURN_IF_ERROR(ctx.Check());
     const BlobToFetch& blob = blobs_[i];
     if (bytes.ok()) {
       const absl::string_view envelope = absl::string_view(*bytes).substr(
           static_cast<std::size_t>(BeginOf(blob) - range.begin_bytes),
           blob.location.span.sealed_bytes);
       const absl::StatusOr<absl::string_view> plaintext =
-          codec->Decode(blob.handle, blob.location.span, envelope);
+          codec.Decode(blob.handle, blob.location.span, envelope);
       if (plaintext.ok()) {
         RETURN_IF_ERROR(sink_({.handle = blob.handle,
                                .plaintext = plaintext,
@@ -164,7 +182,7 @@ absl::Status Fetch::FetchRange(const Range& range) {
         continue;
       }
     }
-    RETURN_IF_ERROR(FetchOther(blob.handle));
+    RETURN_IF_ERROR(FetchOther(ctx, blob.handle));
   }
   return absl::OkStatus();
 }

@@ -410,7 +410,7 @@ absl::Status KeepThoseWith(const CallContext& ctx, const Repository& repository,
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(ReadPackHeaders(ctx, repository, packs, PackProof::kHeader, look));
+  RETURN_IF_ERROR(ReadPackHeaders(ctx, repository, packs, look));
   packs = std::move(kept);
   return absl::OkStatus();
 }

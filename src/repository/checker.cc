@@ -545,7 +545,7 @@ absl::Status Checker::FindInUnindexed() {
     return absl::OkStatus();
   }
   return ReadPackHeaders(
-      ctx_, repository_, unindexed_, PackProof::kHeader,
+      ctx_, repository_, unindexed_,
       [&](const FileInfo&, const absl::StatusOr<std::vector<PackEntry>>& entries) {
         for (const PackEntry& entry : entries.ok() ? *entries : std::vector<PackEntry>()) {
           const BlobId& id = entry.handle.id;

@@ -175,7 +175,7 @@ absl::Status IndexRepair::Judge(const PackState& state) {
 absl::Status IndexRepair::ReadHeaders() {
   int64_t done = 0;
   return ReadPackHeaders(
-      ctx_, repository_, to_read_, PackProof::kHeader,
+      ctx_, repository_, to_read_,
       [&](const FileInfo& pack,
           const absl::StatusOr<std::vector<PackEntry>>& entries) -> absl::Status {
         Report(options_.progress, "packs", done++, to_read_.size());
@@ -199,7 +199,7 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
   std::erase_if(to_read_, [this](const FileInfo& pack) {
     return !absl::c_binary_search(result_.packs_added, pack.id);
   });
-  RETURN_IF_ERROR(ReadPackHeaders(ctx_, repository_, to_read_, PackProof::kHeader, list));
+  RETURN_IF_ERROR(ReadPackHeaders(ctx_, repository_, to_read_, list));
   const auto is_replaced = [this](const PackId& id) {
     return absl::c_binary_search(result_.packs_added, id) ||
            absl::c_binary_search(result_.packs_dropped, id);

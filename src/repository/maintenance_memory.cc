@@ -43,21 +43,10 @@ absl::StatusOr<int64_t> LongestBlob(const BlobIndex& index) {
 
 }  // namespace
 
-absl::StatusOr<ThreadRoom> TakeThreadRoom(MemoryBudget& memory, int64_t bytes_each,
-                                          absl::string_view what, std::size_t threads_max) {
-  CSIDELTA_CHECK(bytes_each >= 0 && threads_max > 0);
-  const int64_t usable_bytes = memory.free_bytes() / 4 * 3;
-  ThreadRoom room;
-  room.threads = static_cast<std::size_t>(std::clamp<int64_t>(
-      usable_bytes / std::max<int64_t>(bytes_each, 1), 1, static_cast<int64_t>(threads_max)));
-  ASSIGN_OR_RETURN(room.share, memory.Take(static_cast<int64_t>(room.threads) * bytes_each, what));
-  return room;
-}
-
 int64_t RangeBytesFor(int64_t free_bytes, int64_t decode_bytes, int64_t range_bytes_max) {
-  const auto threads = static_cast<int64_t>(kMaintenanceThreads);
-  return std::clamp(free_bytes / 4 * 3 / threads - decode_bytes, kMiB,
-                    std::max(range_bytes_max, kMiB));
+  const int64_t usable_bytes = free_bytes / 4 * 3;
+  const int64_t left_bytes = usable_bytes - Decoders(usable_bytes, decode_bytes) * decode_bytes;
+  return std::clamp(left_bytes / kRangesWanted, kMiB, std::max(range_bytes_max, kMiB));
 }
 
 absl::StatusOr<FetchRoom> TakeFetchRoom(MemoryBudget& memory, int64_t range_bytes,

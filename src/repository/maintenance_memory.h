@@ -17,28 +17,17 @@ namespace csidelta::repository {
 
 inline constexpr int64_t kWrittenPackBytesMin = int64_t{4} << 20;
 
-// Threads that read or decode, and what they hold.
-struct ThreadRoom {
-  std::size_t threads = 1;
-  MemoryBudget::Share share = {};
-};
-
-// As many threads as the budget bears with `bytes_each`, `threads_max` at most. A quarter of
-// what is free is left for a blob that is longer than others.
-absl::StatusOr<ThreadRoom> TakeThreadRoom(MemoryBudget& memory, int64_t bytes_each,
-                                          absl::string_view what,
-                                          std::size_t threads_max = kMaintenanceThreads);
-
-// The longest range of one request, so that each of kMaintenanceThreads may hold one and
-// `decode_bytes` besides: from 1 MiB to `range_bytes_max`. Pure.
-int64_t RangeBytesFor(int64_t free_bytes, int64_t decode_bytes, int64_t range_bytes_max);
-
 // Ranges of packs that a RangeFetcher holds, and threads that decode them.
 struct FetchRoom {
   int ranges = 1;
   int decoders = 1;
   MemoryBudget::Share share = {};
 };
+
+// The longest range of one request, so that kRangesWanted of them may be in memory beside the
+// threads that decode, each with `decode_bytes`: from 1 MiB to `range_bytes_max`. Pure.
+inline constexpr int kRangesWanted = 32;
+int64_t RangeBytesFor(int64_t free_bytes, int64_t decode_bytes, int64_t range_bytes_max);
 
 // As many ranges as the budget bears, each of `range_bytes`, but no more than 64, nor than the
 // `count` that there are. Decoders get a third, and two of them a half: a quarter of what is free

@@ -7,13 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/crypto.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "base/worker_pool.h"
 #include "repository/byte_buffer.h"
 #include "repository/format.h"
 #include "repository/maintenance_memory.h"
+#include "repository/range_fetcher.h"
 
 namespace csidelta::repository {
 namespace {
@@ -59,34 +58,8 @@ absl::StatusOr<PackEntry> TakeEntry(absl::string_view& header, int64_t offset_by
   return entry;
 }
 
-constexpr int64_t kPieceBytes = int64_t{4} << 20;
-// A piece; or a header of as many entries as our packs have, in three forms.
-constexpr int64_t kBytesPerThread = int64_t{6} << 20;
-
-// Whether a pack hashes to its name.
-absl::Status ProveName(const CallContext& ctx, storage::ObjectStore& store, const FileInfo& pack) {
-  Sha256Hasher hasher;
-  for (int64_t at = 0; at < pack.size_bytes; at += kPieceBytes) {
-    ASSIGN_OR_RETURN(const std::string piece,
-                     store.GetRange(ctx, PackKey(pack.id),
-                                    {.offset_bytes = at,
-                                     .length_bytes = std::min(kPieceBytes, pack.size_bytes - at)}));
-    hasher.Update(piece);
-  }
-  return Id(hasher.Finish()) == pack.id
-             ? absl::OkStatus()
-             : absl::DataLossError(
-                   absl::StrCat("pack ", pack.id.ShortHex(), " does not hash to its name"));
-}
-
-absl::StatusOr<std::vector<PackEntry>> ReadOne(const CallContext& ctx, const Repository& repository,
-                                               const FileInfo& pack, PackProof proof) {
-  if (proof == PackProof::kWhole) {
-    RETURN_IF_ERROR(ProveName(ctx, repository.store(), pack));
-  }
-  Sealer sealer(repository.master_key(), *repository.environment().random);
-  return ReadPackHeader(ctx, repository.store(), pack.id, pack.size_bytes, sealer);
-}
+// A header of as many entries as our packs have, in three forms.
+constexpr int64_t kBytesPerThread = int64_t{2} << 20;
 
 }  // namespace
 
@@ -179,18 +152,28 @@ absl::StatusOr<std::vector<PackEntry>> OpenPackTail(absl::string_view tail, int6
 }
 
 absl::Status ReadPackHeaders(const CallContext& ctx, const Repository& repository,
-                             absl::Span<const FileInfo> packs, PackProof proof,
-                             PackHeaderSink sink) {
+                             absl::Span<const FileInfo> packs, PackHeaderSink sink) {
   Mutex mutex;
-  ASSIGN_OR_RETURN(const ThreadRoom room, TakeThreadRoom(repository.memory(), kBytesPerThread,
-                                                         "reading the headers of packs"));
-  return ParallelFor(packs.size(), room.threads, [&](std::size_t i) -> absl::Status {
-    RETURN_IF_ERROR(ctx.Check());
-    const FileInfo& pack = packs[i];
-    absl::StatusOr<std::vector<PackEntry>> entries = ReadOne(ctx, repository, pack, proof);
-    const MutexLock lock(mutex);
-    return sink(pack, std::move(entries));
-  });
+  ASSIGN_OR_RETURN(FetchRoom room,
+                   TakeFetchRoom(repository.memory(), kTailBytes, kBytesPerThread,
+                                 "reading the headers of packs", std::ssize(packs)));
+  RangeFetcher fetcher(ctx, repository, std::move(room));
+  for (const FileInfo& pack : packs) {
+    const int64_t tail_bytes = std::clamp<int64_t>(pack.size_bytes, 1, kTailBytes);
+    const auto take = [&](const CallContext& own, const RangeFetcher::Decoder& decoder,
+                          const absl::StatusOr<std::string>& tail) {
+      Sealer& sealer = decoder.codec.sealer();
+      absl::StatusOr<std::vector<PackEntry>> entries =
+          tail.ok() ? OpenPackTail(*tail, pack.size_bytes, sealer) : tail.status();
+      if (absl::IsOutOfRange(entries.status()) || absl::IsInvalidArgument(entries.status())) {
+        entries = ReadPackHeader(own, repository.store(), pack.id, pack.size_bytes, sealer);
+      }
+      const MutexLock lock(mutex);
+      return sink(pack, std::move(entries));
+    };
+    fetcher.Add(pack.id, {pack.size_bytes - tail_bytes, tail_bytes}, take);
+  }
+  return fetcher.Finish();
 }
 
 }  // namespace csidelta::repository

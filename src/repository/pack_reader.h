@@ -40,14 +40,9 @@ absl::StatusOr<std::vector<PackEntry>> OpenPackTail(absl::string_view tail, int6
 using PackHeaderSink = absl::FunctionRef<absl::Status(
     const FileInfo& pack, absl::StatusOr<std::vector<PackEntry>> entries)>;
 
-// Whether a pack is first read as a whole and its bytes compared with its name, as befits one of
-// which nothing is known: one that is not what it says has no entries then, but DATA_LOSS.
-enum class PackProof { kHeader, kWhole };
-
 // Reads the headers of stored packs, several at a time. `sink` is called once for each, in no
 // order, by one thread at a time; its error ends the reading and is returned.
 absl::Status ReadPackHeaders(const CallContext& ctx, const Repository& repository,
-                             absl::Span<const FileInfo> packs, PackProof proof,
-                             PackHeaderSink sink);
+                             absl::Span<const FileInfo> packs, PackHeaderSink sink);
 
 }  // namespace csidelta::repository
