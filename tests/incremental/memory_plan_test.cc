@@ -252,28 +252,36 @@ TEST(BuffersTest, TakeWhatWorkersWithoutCoresLeave) {
   EXPECT_GE(InBucket(96, 2).buffers, 8 + 2 * 1);
 }
 
-TEST(DownloadWorkersTest, FollowMemoryAndCores) {
-  const auto workers = [](int64_t mebibytes, int cores, bool compares = false) {
+TEST(PlanDownloadTest, MemoryBuysRangesAndCoresBuyWorkers) {
+  const auto plan = [](int64_t mebibytes, int cores, bool compares = false) {
     return PlanDownload({.budget_bytes = mebibytes * kMiB,
                          .chunk_bytes = 512 << 10,
                          .range_bytes_max = 8 * kMiB,
                          .writes_in_flight = 4,
                          .compares = compares,
-                         .cores = cores})
-        .workers;
+                         .cores = cores});
   };
-  EXPECT_EQ(workers(0, 8), 1);
-  EXPECT_EQ(workers(224, 64), 7);
-  EXPECT_EQ(workers(4096, 1), 4);
-  EXPECT_EQ(workers(4096, 64), 32);
+  EXPECT_EQ(plan(0, 8).workers, 1);
+  EXPECT_EQ(plan(0, 8).ranges, 1);
+  EXPECT_EQ(plan(224, 2).workers, 4);
+  EXPECT_EQ(plan(224, 2).ranges, 32);
+  EXPECT_EQ(plan(224, 64).workers, 11);
+  EXPECT_EQ(plan(224, 64).ranges, 32);
+  EXPECT_EQ(plan(4096, 1).workers, 2);
+  EXPECT_EQ(plan(4096, 64).workers, 16);
+  EXPECT_EQ(plan(4096, 64).ranges, 64);
   for (const bool compares : {false, true}) {
     for (int64_t mebibytes = 0; mebibytes < 2048; ++mebibytes) {
       for (const int cores : kCores) {
-        const int here = workers(mebibytes, cores, compares);
-        ASSERT_GE(here, 1);
-        ASSERT_LE(here, workers(mebibytes + 1, cores, compares));
-        ASSERT_LE(here, workers(mebibytes, cores + 1, compares));
-        ASSERT_LE(here, workers(mebibytes, cores, false));
+        const DownloadPlan here = plan(mebibytes, cores, compares);
+        ASSERT_LE(here.workers, plan(mebibytes + 1, cores, compares).workers);
+        ASSERT_LE(here.workers, plan(mebibytes, cores + 1, compares).workers);
+        ASSERT_LE(here.workers, plan(mebibytes, cores).workers);
+        if (mebibytes >= 128) {
+          ASSERT_LE(kMemoryFixedBytes + here.held_bytes, mebibytes * kMiB);
+          ASSERT_GE(here.ranges * here.range_bytes,
+                    std::min<int64_t>(512, (mebibytes - 88) / 10 * 7) * kMiB);
+        }
       }
     }
   }

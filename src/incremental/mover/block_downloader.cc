@@ -25,6 +25,7 @@
 #include "incremental/mover/restore_mark.h"
 #include "incremental/mover/tree_fetcher.h"
 #include "repository/blob_codec.h"
+#include "repository/range_fetcher.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -59,20 +60,44 @@ std::atomic_ref<int64_t> Shared(int64_t& count) { return std::atomic_ref(count);
 // One request; smaller than a pack, so that several workers share one.
 constexpr int64_t kRangeBytesMax = int64_t{8} << 20;
 
-// Fetches ranges, proves their blobs and writes them to the target, with some writes in flight.
-// With `only_differing` chunks that the target holds already, by the hash of what it reads there,
-// are neither fetched nor written; of the others only blocks of kDifferenceBytes that differ. What
-// does not read is written. For one thread. Borrows all it is given.
+// What a target holds, a chunk at a time. For one thread.
+struct HeldChunk {
+  absl::Status Open(BlockDevice& target, int64_t chunk_bytes) {
+    buffer = AlignedBuffer(chunk_bytes);
+    ASSIGN_OR_RETURN(io, target.OpenQueue(1));
+    return absl::OkStatus();
+  }
+  // Nothing when it does not read.
+  absl::StatusOr<std::optional<absl::string_view>> Read(const CallContext& ctx,
+                                                        const Extent& extent,
+                                                        RestoreResult& counts) {
+    const absl::Status read = ReadFully(ctx, *io, extent, buffer.data());
+    if (!read.ok() && !absl::IsDataLoss(read)) {
+      return read;
+    }
+    Shared(counts.compared_bytes) += extent.length_bytes;
+    return read.ok() ? std::optional(buffer.View(extent.length_bytes)) : std::nullopt;
+  }
+
+  AlignedBuffer buffer;
+  std::unique_ptr<IoQueue> io;  // Behind the memory that it uses.
+};
+
+// Proves the blobs of ranges and writes them to the target, with some writes in flight; with
+// `only_differing` only blocks of kDifferenceBytes that differ. What does not read is written. For
+// one thread. Borrows all it is given.
 class ChunkWriter {
  public:
   ChunkWriter(repository::Repository& repository, const VolumeLayout& layout, RestoreResult& counts)
-      : repository_(repository), layout_(layout), counts_(counts), codec_(repository.MakeCodec()) {}
+      : repository_(repository), layout_(layout), counts_(counts) {}
 
   // First call.
   absl::Status Open(BlockDevice& target, bool only_differing);
 
-  // Writes may be in flight still when it returns; their errors come with a later call.
-  absl::Status Do(const CallContext& ctx, const RestoreTask& task);
+  // `bytes` of the task's range, or why there are none. Writes may be in flight still when it
+  // returns; their errors come with a later call.
+  absl::Status Write(const CallContext& ctx, const RestoreTask& task, repository::BlobCodec& codec,
+                     absl::StatusOr<std::string> bytes);
 
   // Waits for all writes.
   absl::Status Finish(const CallContext& ctx);
@@ -95,37 +120,25 @@ class ChunkWriter {
   absl::Status Reap(const CallContext& ctx);
 
   // One piece or two, which are proven together.
-  absl::Status WritePieces(const CallContext& ctx, absl::Span<Piece> pieces);
+  absl::Status WritePieces(const CallContext& ctx, repository::BlobCodec& codec,
+                           absl::Span<Piece> pieces);
   absl::Status CheckPlaces(const Piece& piece) const;
 
   // Fills the buffers from the envelopes, or from other copies where those are damaged.
-  absl::Status Decode(const CallContext& ctx, absl::Span<const Piece> pieces);
+  absl::Status Decode(const CallContext& ctx, repository::BlobCodec& codec,
+                      absl::Span<const Piece> pieces);
   absl::Status TakeOtherCopy(const CallContext& ctx, const repository::BlobCodec::Sealed& damaged);
 
   absl::Status Submit(const CallContext& ctx, const Piece& piece);
   absl::Status SubmitRange(const CallContext& ctx, std::size_t slot, int64_t chunk,
                            const Extent& range);
-  absl::Status WriteTask(const CallContext& ctx, const RestoreTask& task);
-
-  // Where only what differs is written:
-  // Reads what the target holds of a chunk into held_; false when it does not read.
-  absl::StatusOr<bool> ReadHeld(const CallContext& ctx, int64_t chunk);
-  absl::StatusOr<bool> Holds(const CallContext& ctx, const ChunkPosition& place);
-
-  // The ranges of a chunk that are to be written so that it becomes `wanted`.
-  absl::StatusOr<std::vector<Extent>> RangesToWrite(const CallContext& ctx, int64_t chunk,
-                                                    absl::string_view wanted);
-  absl::Status WriteDiffering(const CallContext& ctx, const RestoreTask& task);
 
   repository::Repository& repository_;
   const VolumeLayout layout_;
   RestoreResult& counts_;
-  std::unique_ptr<repository::BlobCodec> codec_;
+  HeldChunk held_;  // open where only what differs is written
   std::vector<Slot> slots_;
-  AlignedBuffer held_;  // a chunk of the target
-  // Behind the memory that they use.
-  std::unique_ptr<IoQueue> io_;
-  std::unique_ptr<IoQueue> held_io_;  // nullptr: everything is written
+  std::unique_ptr<IoQueue> io_;  // Behind the memory that it uses.
 };
 
 absl::Status ChunkWriter::Open(BlockDevice& target, bool only_differing) {
@@ -133,15 +146,7 @@ absl::Status ChunkWriter::Open(BlockDevice& target, bool only_differing) {
     slots_.push_back({.buffer = AlignedBuffer(layout_.chunk_bytes())});
   }
   ASSIGN_OR_RETURN(io_, target.OpenQueue(kWritesInFlight));
-  if (only_differing) {
-    held_ = AlignedBuffer(layout_.chunk_bytes());
-    ASSIGN_OR_RETURN(held_io_, target.OpenQueue(1));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ChunkWriter::Do(const CallContext& ctx, const RestoreTask& task) {
-  return held_io_ == nullptr ? WriteTask(ctx, task) : WriteDiffering(ctx, task);
+  return only_differing ? held_.Open(target, layout_.chunk_bytes()) : absl::OkStatus();
 }
 
 absl::Status ChunkWriter::Finish(const CallContext& ctx) {
@@ -169,12 +174,13 @@ absl::Status ChunkWriter::Reap(const CallContext& ctx) {
   return done.status;
 }
 
-absl::Status ChunkWriter::WritePieces(const CallContext& ctx, absl::Span<Piece> pieces) {
+absl::Status ChunkWriter::WritePieces(const CallContext& ctx, repository::BlobCodec& codec,
+                                      absl::Span<Piece> pieces) {
   for (Piece& piece : pieces) {
     RETURN_IF_ERROR(CheckPlaces(piece));
     ASSIGN_OR_RETURN(piece.slot, FreeSlot(ctx));
   }
-  RETURN_IF_ERROR(Decode(ctx, pieces));
+  RETURN_IF_ERROR(Decode(ctx, codec, pieces));
   for (const Piece& piece : pieces) {
     RETURN_IF_ERROR(Submit(ctx, piece));
   }
@@ -193,7 +199,8 @@ absl::Status ChunkWriter::CheckPlaces(const Piece& piece) const {
   return absl::OkStatus();
 }
 
-absl::Status ChunkWriter::Decode(const CallContext& ctx, absl::Span<const Piece> pieces) {
+absl::Status ChunkWriter::Decode(const CallContext& ctx, repository::BlobCodec& codec,
+                                 absl::Span<const Piece> pieces) {
   const auto sealed = [&](const Piece& piece) -> repository::BlobCodec::Sealed {
     return {.handle = piece.part->handle,
             .span = piece.part->location.span,
@@ -202,11 +209,11 @@ absl::Status ChunkWriter::Decode(const CallContext& ctx, absl::Span<const Piece>
   };
   const repository::BlobCodec::Sealed first = sealed(pieces.front());
   if (pieces.size() == 1) {
-    const bool good = codec_->DecodeInto(first.handle, first.span, first.envelope, first.out).ok();
+    const bool good = codec.DecodeInto(first.handle, first.span, first.envelope, first.out).ok();
     return good ? absl::OkStatus() : TakeOtherCopy(ctx, first);
   }
   const repository::BlobCodec::Sealed second = sealed(pieces.back());
-  const auto [of_first, of_second] = codec_->DecodeTwo(first, second);
+  const auto [of_first, of_second] = codec.DecodeTwo(first, second);
   if (!of_first.ok()) {
     RETURN_IF_ERROR(TakeOtherCopy(ctx, first));
   }
@@ -230,9 +237,12 @@ absl::Status ChunkWriter::Submit(const CallContext& ctx, const Piece& piece) {
   const int64_t length = piece.part->location.span.plaintext_bytes();
   for (const ChunkPosition& place : piece.places) {
     std::vector<Extent> ranges = {{0, length}};
-    if (held_io_ != nullptr) {
-      ASSIGN_OR_RETURN(ranges,
-                       RangesToWrite(ctx, place.chunk, slots_[piece.slot].buffer.View(length)));
+    if (held_.io != nullptr) {
+      ASSIGN_OR_RETURN(const std::optional<absl::string_view> held,
+                       held_.Read(ctx, {layout_.ChunkOffset(place.chunk), length}, counts_));
+      if (held.has_value()) {
+        ranges = DifferingRanges(slots_[piece.slot].buffer.View(length), *held);
+      }
       Shared(counts_.kept_bytes) += length - TotalBytes(ranges);
     }
     for (const Extent& range : ranges) {
@@ -258,9 +268,8 @@ absl::Status ChunkWriter::SubmitRange(const CallContext& ctx, std::size_t slot, 
   return absl::OkStatus();
 }
 
-absl::Status ChunkWriter::WriteTask(const CallContext& ctx, const RestoreTask& task) {
-  absl::StatusOr<std::string> bytes = repository_.LoadPackRange(
-      ctx, task.range.pack, task.range.offset_bytes, task.range.length_bytes);
+absl::Status ChunkWriter::Write(const CallContext& ctx, const RestoreTask& task,
+                                repository::BlobCodec& codec, absl::StatusOr<std::string> bytes) {
   if (absl::IsNotFound(bytes.status()) || absl::IsOutOfRange(bytes.status()) ||
       absl::IsDataLoss(bytes.status())) {
     // The pack is gone or cut: each blob may still have another copy.
@@ -280,58 +289,7 @@ absl::Status ChunkWriter::WriteTask(const CallContext& ctx, const RestoreTask& t
   }
   for (std::size_t i = 0; i < pieces.size(); i += 2) {
     RETURN_IF_ERROR(ctx.Check());
-    RETURN_IF_ERROR(WritePieces(ctx, absl::MakeSpan(pieces).subspan(i, 2)));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<bool> ChunkWriter::ReadHeld(const CallContext& ctx, int64_t chunk) {
-  const Extent extent{layout_.ChunkOffset(chunk), layout_.ChunkLength(chunk)};
-  absl::Status read = ReadFully(ctx, *held_io_, extent, held_.data());
-  if (!read.ok() && !absl::IsDataLoss(read)) {
-    return read;
-  }
-  Shared(counts_.compared_bytes) += extent.length_bytes;
-  return read.ok();
-}
-
-absl::StatusOr<bool> ChunkWriter::Holds(const CallContext& ctx, const ChunkPosition& place) {
-  ASSIGN_OR_RETURN(const bool is_read, ReadHeld(ctx, place.chunk));
-  return is_read && BlobId::Of(held_.View(layout_.ChunkLength(place.chunk))) == place.id;
-}
-
-absl::StatusOr<std::vector<Extent>> ChunkWriter::RangesToWrite(const CallContext& ctx,
-                                                               int64_t chunk,
-                                                               absl::string_view wanted) {
-  const auto length = static_cast<int64_t>(wanted.size());
-  ASSIGN_OR_RETURN(const bool is_read, ReadHeld(ctx, chunk));
-  if (!is_read) {
-    return std::vector<Extent>{{0, length}};
-  }
-  return DifferingRanges(wanted, held_.View(length));
-}
-
-absl::Status ChunkWriter::WriteDiffering(const CallContext& ctx, const RestoreTask& task) {
-  auto places = std::make_shared<std::vector<ChunkPosition>>();
-  std::vector<WantedBlob> wanted;
-  for (const WantedBlob& part : task.range.parts) {
-    const auto tag = std::ssize(*places);
-    for (std::size_t i = static_cast<std::size_t>(part.tag);
-         i < task.places->size() && (*task.places)[i].id == part.handle.id; ++i) {
-      const ChunkPosition& place = (*task.places)[i];
-      ASSIGN_OR_RETURN(const bool held, Holds(ctx, place));
-      if (held) {
-        Shared(counts_.kept_bytes) += layout_.ChunkLength(place.chunk);
-      } else {
-        places->push_back(place);
-      }
-    }
-    if (tag < std::ssize(*places)) {
-      wanted.push_back({.handle = part.handle, .location = part.location, .tag = tag});
-    }
-  }
-  for (PackRange& range : CoalesceRanges(std::move(wanted), kRangeBytesMax)) {
-    RETURN_IF_ERROR(WriteTask(ctx, {.range = std::move(range), .places = places}));
+    RETURN_IF_ERROR(WritePieces(ctx, codec, absl::MakeSpan(pieces).subspan(i, 2)));
   }
   return absl::OkStatus();
 }
@@ -372,12 +330,19 @@ class RestoreRun {
         options_(options),
         result_(result),
         tasks_(kTasksWaitingMax),
-        pool_(ctx) {}
+        writers_(static_cast<std::size_t>(plan.workers)),
+        fetcher_(ctx, repository, {.ranges = plan.ranges, .decoders = plan.workers}),
+        comparing_(fetcher_.context()) {}
 
   absl::Status Do();
 
  private:
-  absl::Status Work(const CallContext& ctx);
+  // Fetches what the target does not hold already, by the hash of what is read there.
+  absl::Status CompareAll(const CallContext& ctx);
+  absl::Status Compare(const CallContext& ctx, const RestoreTask& task, HeldChunk& held);
+
+  // For a writer; false if one has failed.
+  bool Fetch(RestoreTask task);
   absl::Status RestoreLevel1(int64_t level1);
 
   absl::Status QueueBlobs(std::vector<ChunkPosition> places);
@@ -402,20 +367,29 @@ class RestoreRun {
   RestoreResult& result_;
   std::atomic<bool> all_is_known_ = false;  // which chunks are zeros
   Mutex report_mutex_;
-  BoundedQueue<RestoreTask> tasks_;
-  WorkerPool pool_;
+  BoundedQueue<RestoreTask> tasks_;  // that are compared first
+  std::vector<std::unique_ptr<ChunkWriter>> writers_;
+  repository::RangeFetcher fetcher_;
+  WorkerPool comparing_;  // ends when fetcher_ does
   std::optional<Extent> zeros_;
 };
 
 absl::Status RestoreRun::Do() {
-  pool_.Start(plan_.workers, [this](const CallContext& ctx, int) { return Work(ctx); });
-  const absl::Status queued = QueueAll();
-  tasks_.Close();
-  // A worker's error came first, if there is one: then ours only says that it stopped.
-  if (!queued.ok()) {
-    pool_.Fail(queued);
+  for (std::unique_ptr<ChunkWriter>& writer : writers_) {
+    writer = std::make_unique<ChunkWriter>(repository_, layout_, result_);
+    RETURN_IF_ERROR(writer->Open(target_, options_.only_differing));
   }
-  RETURN_IF_ERROR(pool_.Join());
+  if (options_.only_differing) {
+    comparing_.Start(plan_.workers,
+                     [this](const CallContext& ctx, int) { return CompareAll(ctx); });
+  }
+  // A worker's error came first, if there is one: then ours only says that it stopped.
+  comparing_.Fail(QueueAll());
+  tasks_.Close();
+  RETURN_IF_ERROR(fetcher_.Finish(comparing_.Join()));
+  for (const std::unique_ptr<ChunkWriter>& writer : writers_) {
+    RETURN_IF_ERROR(writer->Finish(fetcher_.context()));
+  }
   if (DoneBytes() != layout_.size_bytes()) {
     return absl::InternalError(
         absl::StrCat("restored ", DoneBytes(), " of ", layout_.size_bytes(), " bytes"));
@@ -423,19 +397,61 @@ absl::Status RestoreRun::Do() {
   return absl::OkStatus();
 }
 
-absl::Status RestoreRun::Work(const CallContext& ctx) {
-  ChunkWriter writer(repository_, layout_, result_);
-  RETURN_IF_ERROR(writer.Open(target_, options_.only_differing));
+absl::Status RestoreRun::CompareAll(const CallContext& ctx) {
+  HeldChunk held;
+  RETURN_IF_ERROR(held.Open(target_, layout_.chunk_bytes()));
   while (const std::optional<RestoreTask> task = tasks_.Pop(ctx.stop)) {
-    RETURN_IF_ERROR(writer.Do(ctx, *task));
+    RETURN_IF_ERROR(Compare(ctx, *task, held));
     Report();
   }
-  RETURN_IF_ERROR(ctx.Check());
-  return writer.Finish(ctx);
+  return ctx.Check();
+}
+
+absl::Status RestoreRun::Compare(const CallContext& ctx, const RestoreTask& task, HeldChunk& held) {
+  auto places = std::make_shared<std::vector<ChunkPosition>>();
+  std::vector<WantedBlob> wanted;
+  for (const WantedBlob& part : task.range.parts) {
+    const auto tag = std::ssize(*places);
+    for (std::size_t i = static_cast<std::size_t>(part.tag);
+         i < task.places->size() && (*task.places)[i].id == part.handle.id; ++i) {
+      const ChunkPosition& place = (*task.places)[i];
+      const Extent extent = {layout_.ChunkOffset(place.chunk), layout_.ChunkLength(place.chunk)};
+      ASSIGN_OR_RETURN(const std::optional<absl::string_view> bytes,
+                       held.Read(ctx, extent, result_));
+      if (bytes.has_value() && BlobId::Of(*bytes) == place.id) {
+        Shared(result_.kept_bytes) += extent.length_bytes;
+      } else {
+        places->push_back(place);
+      }
+    }
+    if (tag < std::ssize(*places)) {
+      wanted.push_back({.handle = part.handle, .location = part.location, .tag = tag});
+    }
+  }
+  for (PackRange& range : CoalesceRanges(std::move(wanted), plan_.range_bytes)) {
+    if (!Fetch({.range = std::move(range), .places = places})) {
+      return absl::CancelledError("a writer has failed");
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool RestoreRun::Fetch(RestoreTask task) {
+  const repository::PackId pack = task.range.pack;
+  const Extent extent = {task.range.offset_bytes, task.range.length_bytes};
+  return fetcher_.Add(pack, extent,
+                      [this, task = std::move(task)](
+                          const CallContext& ctx, const repository::RangeFetcher::Decoder& decoder,
+                          absl::StatusOr<std::string> bytes) -> absl::Status {
+                        RETURN_IF_ERROR(writers_[decoder.number]->Write(ctx, task, decoder.codec,
+                                                                        std::move(bytes)));
+                        Report();
+                        return absl::OkStatus();
+                      });
 }
 
 absl::Status RestoreRun::RestoreLevel1(int64_t level1) {
-  const CallContext& ctx = pool_.context();
+  const CallContext& ctx = fetcher_.context();
   const int64_t chunk_bytes = layout_.chunk_bytes();
   ASSIGN_OR_RETURN(const std::vector<BlobId> leaf_trees, LoadLeafIds(ctx, record_, level1));
   std::vector<int64_t> leaves(leaf_trees.size());
@@ -483,7 +499,9 @@ absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPosition> places) {
     wanted.push_back(blob);
   }
   for (PackRange& range : CoalesceRanges(std::move(wanted), plan_.range_bytes)) {
-    if (!tasks_.Push({.range = std::move(range), .places = shared}, 1, pool_.context().stop)) {
+    RestoreTask task = {.range = std::move(range), .places = shared};
+    if (options_.only_differing ? !tasks_.Push(std::move(task), 1, comparing_.context().stop)
+                                : !Fetch(std::move(task))) {
       return absl::CancelledError("a writer has failed");
     }
   }
@@ -506,12 +524,12 @@ absl::Status RestoreRun::FlushZeros() {
   }
   const Extent extent = *std::exchange(zeros_, std::nullopt);
   Shared(result_.zero_bytes) += extent.length_bytes;
-  return options_.target_is_zero ? absl::OkStatus() : target_.MakeZero(pool_.context(), extent);
+  return options_.target_is_zero ? absl::OkStatus() : target_.MakeZero(fetcher_.context(), extent);
 }
 
 absl::Status RestoreRun::QueueAll() {
   for (int64_t level1 = 0; level1 < layout_.level1_count(); ++level1) {
-    RETURN_IF_ERROR(pool_.context().Check());
+    RETURN_IF_ERROR(fetcher_.context().Check());
     RETURN_IF_ERROR(RestoreLevel1(level1));
     Report();
   }

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/human_text.h"
 #include "base/status_macros.h"
+#include "repository/format.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -24,9 +25,10 @@ constexpr int64_t kReadAheadBytesMax = 24 * kMiB;
 
 // What trees and places of one level-1 tree take, twice.
 constexpr int64_t kDownloadTreesBytes = 24 * kMiB;
-constexpr int kDownloadWorkersPerCore = 4;
-constexpr int kDownloadWorkersMax = 32;
-constexpr int64_t kRangeBytesMin = kMiB;
+constexpr int kDownloadWorkersPerCore = 2;
+constexpr int kDownloadWorkersMax = 16;
+constexpr int64_t kRangesWanted = 32;
+constexpr int64_t kRangesMax = 64;
 
 // A place on the ladder. The steps from one line to the next raise one member at a time, so that
 // each place has at least as much of everything as the one below.
@@ -133,17 +135,21 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
 
 DownloadPlan PlanDownload(const DownloadMemoryRequest& request) {
   CSIDELTA_CHECK(request.chunk_bytes > 0 && request.range_bytes_max > 0);
-  const int64_t chunks_each = request.writes_in_flight + 2 + (request.compares ? 1 : 0);
-  const int64_t chunk_bytes_each = chunks_each * request.chunk_bytes;
-  const int64_t left_bytes = request.budget_bytes - kMemoryFixedBytes - kDownloadTreesBytes;
-  DownloadPlan plan;
-  plan.range_bytes = std::clamp((left_bytes / kDownloadWorkersPerCore - chunk_bytes_each) / 2,
-                                kRangeBytesMin, std::max(request.range_bytes_max, kRangeBytesMin));
-  const int64_t each_bytes = 2 * plan.range_bytes + chunk_bytes_each;
+  const int64_t chunks_each = request.writes_in_flight + 2 + (request.compares ? 2 : 0);
+  const int64_t each_bytes = chunks_each * request.chunk_bytes;
+  const int64_t range_bytes_min =
+      std::max(kMiB, request.chunk_bytes + repository::kSealedExtraBytesMax);
+  int64_t left_bytes = request.budget_bytes - kMemoryFixedBytes - kDownloadTreesBytes;
   const int wanted =
       std::min(kDownloadWorkersMax, kDownloadWorkersPerCore * std::max(1, request.cores));
-  plan.workers = static_cast<int>(std::clamp<int64_t>(left_bytes / each_bytes, 1, wanted));
-  plan.held_bytes = kDownloadTreesBytes + plan.workers * each_bytes;
+  DownloadPlan plan;
+  plan.workers = static_cast<int>(std::clamp<int64_t>(left_bytes / 4 / each_bytes, 1, wanted));
+  left_bytes -= plan.workers * each_bytes;
+  plan.range_bytes = std::clamp(left_bytes / kRangesWanted, range_bytes_min,
+                                std::max(request.range_bytes_max, range_bytes_min));
+  plan.ranges = static_cast<int>(std::clamp<int64_t>(left_bytes / plan.range_bytes, 1, kRangesMax));
+  plan.held_bytes =
+      kDownloadTreesBytes + plan.workers * each_bytes + plan.ranges * plan.range_bytes;
   return plan;
 }
 

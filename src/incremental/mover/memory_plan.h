@@ -62,19 +62,20 @@ struct DownloadMemoryRequest {
   int64_t chunk_bytes = 0;
   int64_t range_bytes_max = 0;  // of one request
   int writes_in_flight = 0;     // of one worker
-  bool compares = false;        // a worker also holds what the target has
+  bool compares = false;        // a worker also holds what the target has, twice
   int cores = 0;
 };
 
 struct DownloadPlan {
-  int workers = 1;          // each with a request in flight
+  int workers = 1;          // that decode and write
+  int ranges = 1;           // in memory: requested, or waiting to be decoded
   int64_t range_bytes = 0;  // of one request
-  int64_t held_bytes = 0;   // of the workers, and the trees that say what they do
+  int64_t held_bytes = 0;   // of all these, and the trees that say what they do
 };
 
-// How a restore divides its memory. First four workers, their ranges from 1 MiB up to
-// range_bytes_max, then as many workers as the memory bears, no more than four for each core and no
-// more than 32; at least one, whatever the budget. Pure.
+// How a restore divides its memory. Up to a quarter is for workers, two for each core and no more
+// than 16; the rest buys ranges, which hide the latency of the repository: first 32, from 1 MiB or
+// a chunk up to range_bytes_max, then up to 64. At least one of each, whatever the budget. Pure.
 DownloadPlan PlanDownload(const DownloadMemoryRequest& request);
 
 }  // namespace csidelta::incremental
