@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
@@ -67,6 +68,28 @@ TEST(BlockDownloaderTest, CountsWhatItWritesAndWhatItMakesZero) {
   EXPECT_EQ(restored->zero_bytes, 36 * kChunk);
   EXPECT_EQ(restored->damaged_copies, 0);
   EXPECT_EQ(target.Load(0, kSize), v.image);
+}
+
+// Far away, a second request for the last chunk would take as long as the first.
+TEST(BlockDownloaderTest, AWholePackOfTheUsualLengthIsOneRequest) {
+  VolumeFixture volume;
+  FakeBlockDevice device(36 * kChunk);
+  device.Store(0, RandomBytes(36 * kChunk, 1));
+  UploadOptions options = VolumeFixture::Options();
+  options.memory = {.budget_bytes = int64_t{1} << 30, .cores = 1, .pack_bytes_max = 8 << 20};
+  FullScanSource source;
+  const auto backup = volume.Backup(device, source, options);
+  ASSERT_THAT(backup, IsOk());
+  volume.store().Restart();
+  ASSERT_THAT(volume.Restore(backup->snapshot, device, {.memory_budget_bytes = 224 << 20}), IsOk());
+  const std::map<std::string, std::string> objects = volume.store().objects();
+  const auto calls = volume.store().calls();
+  EXPECT_EQ(std::count_if(calls.begin(), calls.end(),
+                          [&](const support::StoreCall& call) {
+                            return call.operation == support::StoreOperation::kGetRange &&
+                                   objects.at(call.key).size() > 8 << 20;
+                          }),
+            1);
 }
 
 // However it ended: what is left must not look whole.

@@ -57,8 +57,11 @@ struct RestoreTask {
 // A number of a RestoreResult that all writers of a restore count together.
 std::atomic_ref<int64_t> Shared(int64_t& count) { return std::atomic_ref(count); }
 
-// One request; smaller than a pack, so that several workers share one.
-constexpr int64_t kRangeBytesMax = int64_t{8} << 20;
+// One request: a pack of 8 MiB, which the blob that makes it full exceeds. Workers share larger
+// ones.
+int64_t RangeBytesMax(int64_t chunk_bytes) {
+  return (int64_t{8} << 20) + chunk_bytes + repository::kSealedExtraBytesMax;
+}
 
 // What a target holds, a chunk at a time. For one thread.
 struct HeldChunk {
@@ -305,7 +308,7 @@ DownloadPlan PlanRun(const MemoryBudget& memory, const DownloadOptions& options,
   DownloadPlan plan =
       PlanDownload({.budget_bytes = budget_bytes - kept_bytes,
                     .chunk_bytes = chunk_bytes,
-                    .range_bytes_max = kRangeBytesMax,
+                    .range_bytes_max = RangeBytesMax(chunk_bytes),
                     .writes_in_flight = kWritesInFlight,
                     .compares = options.only_differing,
                     .cores = options.cores > 0 ? options.cores : ReadProcessLimits().cores});
