@@ -61,6 +61,29 @@ absl::StatusOr<PackEntry> TakeEntry(absl::string_view& header, int64_t offset_by
 // A header of as many entries as our packs have, in three forms.
 constexpr int64_t kBytesPerThread = int64_t{2} << 20;
 
+absl::Status CheckLength(const PackId& id, int64_t pack_bytes) {
+  return pack_bytes >= kPackBytesMin && pack_bytes <= kPackBytesMax
+             ? absl::OkStatus()
+             : absl::DataLossError(absl::StrCat("pack ", id.ShortHex(), ": impossible length"));
+}
+
+// OpenPackTail() of `tail`, or of as much as it says the header takes.
+absl::StatusOr<std::vector<PackEntry>> OpenWhole(const CallContext& ctx,
+                                                 storage::ObjectStore& store, const PackId& id,
+                                                 int64_t pack_bytes, absl::string_view tail,
+                                                 Sealer& sealer) {
+  absl::StatusOr<std::vector<PackEntry>> entries = OpenPackTail(tail, pack_bytes, sealer);
+  if (absl::IsOutOfRange(entries.status())) {
+    const int64_t whole_bytes =
+        kHeaderLengthBytes + ReadLe32(tail, tail.size() - kHeaderLengthBytes);
+    ASSIGN_OR_RETURN(const std::string whole,
+                     store.GetRange(ctx, PackKey(id), {pack_bytes - whole_bytes, whole_bytes}));
+    entries = OpenPackTail(whole, pack_bytes, sealer);
+  }
+  return absl::IsOutOfRange(entries.status()) ? Malformed("changed between two requests")
+                                              : std::move(entries);
+}
+
 }  // namespace
 
 int64_t PackBytes(absl::Span<const PackEntry> entries) {
@@ -116,20 +139,11 @@ absl::StatusOr<std::vector<PackEntry>> DecodePackHeader(absl::string_view header
 absl::StatusOr<std::vector<PackEntry>> ReadPackHeader(const CallContext& ctx,
                                                       storage::ObjectStore& store, const PackId& id,
                                                       int64_t pack_bytes, Sealer& sealer) {
-  if (pack_bytes < kPackBytesMin || pack_bytes > kPackBytesMax) {
-    return absl::DataLossError(absl::StrCat("pack ", id.ShortHex(), ": impossible length"));
-  }
-  int64_t tail_bytes = std::min(kTailBytes, pack_bytes);
-  for (int requests = 0; requests < 2; ++requests) {
-    ASSIGN_OR_RETURN(const std::string tail,
-                     store.GetRange(ctx, PackKey(id), {pack_bytes - tail_bytes, tail_bytes}));
-    absl::StatusOr<std::vector<PackEntry>> entries = OpenPackTail(tail, pack_bytes, sealer);
-    if (!absl::IsOutOfRange(entries.status())) {
-      return entries;
-    }
-    tail_bytes = kHeaderLengthBytes + ReadLe32(tail, tail.size() - kHeaderLengthBytes);
-  }
-  return Malformed("changed between two requests");
+  RETURN_IF_ERROR(CheckLength(id, pack_bytes));
+  const int64_t tail_bytes = std::min(kTailBytes, pack_bytes);
+  ASSIGN_OR_RETURN(const std::string tail,
+                   store.GetRange(ctx, PackKey(id), {pack_bytes - tail_bytes, tail_bytes}));
+  return OpenWhole(ctx, store, id, pack_bytes, tail, sealer);
 }
 
 absl::StatusOr<std::vector<PackEntry>> OpenPackTail(absl::string_view tail, int64_t pack_bytes,
@@ -139,7 +153,7 @@ absl::StatusOr<std::vector<PackEntry>> OpenPackTail(absl::string_view tail, int6
   }
   const int64_t sealed_bytes = ReadLe32(tail, tail.size() - kHeaderLengthBytes);
   if (sealed_bytes < kEnvelopeBytes + kPlainEntryBytes || sealed_bytes > kPackHeaderBytesMax ||
-      sealed_bytes + kHeaderLengthBytes > pack_bytes) {
+      sealed_bytes + kHeaderLengthBytes > pack_bytes || pack_bytes > kPackBytesMax) {
     return Malformed("impossible length");
   }
   if (sealed_bytes + kHeaderLengthBytes > std::ssize(tail)) {
@@ -158,22 +172,29 @@ absl::Status ReadPackHeaders(const CallContext& ctx, const Repository& repositor
                    TakeFetchRoom(repository.memory(), kTailBytes, kBytesPerThread,
                                  "reading the headers of packs", std::ssize(packs)));
   RangeFetcher fetcher(ctx, repository, std::move(room));
+  absl::Status status;
   for (const FileInfo& pack : packs) {
-    const int64_t tail_bytes = std::clamp<int64_t>(pack.size_bytes, 1, kTailBytes);
     const auto take = [&](const CallContext& own, const RangeFetcher::Decoder& decoder,
                           const absl::StatusOr<std::string>& tail) {
-      Sealer& sealer = decoder.codec.sealer();
       absl::StatusOr<std::vector<PackEntry>> entries =
-          tail.ok() ? OpenPackTail(*tail, pack.size_bytes, sealer) : tail.status();
-      if (absl::IsOutOfRange(entries.status()) || absl::IsInvalidArgument(entries.status())) {
-        entries = ReadPackHeader(own, repository.store(), pack.id, pack.size_bytes, sealer);
-      }
+          tail.ok() ? OpenWhole(own, repository.store(), pack.id, pack.size_bytes, *tail,
+                                decoder.codec.sealer())
+                    : tail.status();
       const MutexLock lock(mutex);
       return sink(pack, std::move(entries));
     };
-    fetcher.Add(pack.id, {pack.size_bytes - tail_bytes, tail_bytes}, take);
+    const int64_t tail_bytes = std::min(kTailBytes, pack.size_bytes);
+    if (const absl::Status possible = CheckLength(pack.id, pack.size_bytes); !possible.ok()) {
+      const MutexLock lock(mutex);
+      status = sink(pack, possible);
+    } else if (!fetcher.Add(pack.id, {pack.size_bytes - tail_bytes, tail_bytes}, take)) {
+      break;
+    }
+    if (!status.ok()) {
+      break;
+    }
   }
-  return fetcher.Finish();
+  return fetcher.Finish(status);
 }
 
 }  // namespace csidelta::repository
