@@ -80,7 +80,7 @@ int64_t PackBytesLike(const BlobIndex& index, int64_t pack_bytes_default);
 int64_t VolumePackBytes(int64_t volume_bytes);
 
 // Blobs of packs to ask the index for at once, with their lists: an eighth of what is free. Pure.
-inline constexpr int64_t kPassBytesPerBlob = 140;
+inline constexpr int64_t kPassBytesPerBlob = 160;
 int64_t BlobsPerPass(int64_t free_bytes);
 
 }  // namespace csidelta::repository

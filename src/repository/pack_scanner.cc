@@ -1,6 +1,7 @@
 #include "repository/pack_scanner.h"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -219,27 +220,46 @@ absl::Status ScanPacks(const CallContext& ctx, const Repository& repository,
       blob_bytes = std::max(blob_bytes, LongerOf(blob));
     }
   }
-  blob_bytes = std::min(blob_bytes, std::max(kBlobBytesMin, memory.free_bytes() / 16));
+  blob_bytes =
+      std::min({blob_bytes, kLargeBlobBytes, std::max(kBlobBytesMin, memory.free_bytes() / 16)});
   const int64_t piece_bytes =
       std::max(blob_bytes, RangeBytesFor(memory.free_bytes(), 2 * blob_bytes, piece_bytes_max));
   int64_t pieces = 0;
   for (const PackToScan& pack : packs) {
     pieces += pack.file.size_bytes / piece_bytes + 1;
   }
-  ASSIGN_OR_RETURN(FetchRoom room,
-                   TakeFetchRoom(memory, piece_bytes, 2 * blob_bytes, "reading packs", pieces));
+  ASSIGN_OR_RETURN(FetchRoom room, TakeFetchRoom(memory, piece_bytes + kUsualHeaderBytes,
+                                                 2 * blob_bytes, "reading packs", pieces));
+  const int decoders = room.decoders;
   Mutex alone;
   RangeFetcher fetcher(ctx, repository, std::move(room), /*in_order_of_pack=*/true);
-  for (std::size_t i = 0; i < packs.size(); ++i) {
-    const auto scan = std::make_shared<PackPass>(repository, packs[i], piece_bytes, alone, sink);
-    for (const Extent& piece : scan->pieces()) {
-      fetcher.Add(packs[i].file.id, piece,
-                  [=](const CallContext& own, const RangeFetcher::Decoder& decoder,
-                      absl::StatusOr<std::string> bytes) -> absl::Status {
-                    ASSIGN_OR_RETURN(const bool is_done,
-                                     scan->Take(own, decoder.codec, std::move(bytes)));
-                    return is_done ? done(i, scan->TakeFindings()) : absl::OkStatus();
-                  });
+  struct Turn {
+    std::size_t pack = 0;
+    std::shared_ptr<PackPass> pass = nullptr;
+    std::size_t piece = 0;  // the next one
+  };
+  // Packs take turns: a long one alone would leave one decoder at work.
+  std::deque<Turn> turns;
+  for (std::size_t next = 0; next < packs.size() || !turns.empty();) {
+    if (next < packs.size() && std::ssize(turns) < decoders) {
+      turns.push_front(
+          {.pack = next,
+           .pass = std::make_shared<PackPass>(repository, packs[next], piece_bytes, alone, sink)});
+      ++next;
+    }
+    Turn turn = std::move(turns.front());
+    turns.pop_front();
+    const auto take = [done, i = turn.pack, pass = turn.pass](
+                          const CallContext& own, const RangeFetcher::Decoder& decoder,
+                          absl::StatusOr<std::string> bytes) -> absl::Status {
+      ASSIGN_OR_RETURN(const bool is_last, pass->Take(own, decoder.codec, std::move(bytes)));
+      return is_last ? done(i, pass->TakeFindings()) : absl::OkStatus();
+    };
+    if (!fetcher.Add(packs[turn.pack].file.id, turn.pass->pieces()[turn.piece], take)) {
+      break;
+    }
+    if (++turn.piece < turn.pass->pieces().size()) {
+      turns.push_back(std::move(turn));
     }
   }
   return fetcher.Finish();

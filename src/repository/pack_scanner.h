@@ -37,13 +37,14 @@ using PackFindingsSink = absl::FunctionRef<absl::Status(std::size_t pack, PackFi
 using ScannedBlobSink = std::function<absl::Status(
     std::size_t number, const absl::StatusOr<absl::string_view>& plaintext)>;
 
-// Reads packs, several at a time, in pieces of at most `piece_bytes_max`. Each byte is read once:
-// while it is in memory it is hashed for the name of the pack, and its blob for the id. Both sinks
-// are called by several threads, `sink`, which may be null, by one at a time for each pack.
+// Reads packs, several at a time, in pieces of at most `piece_bytes_max`, or of their longest blob.
+// Each byte is read once: while it is in memory it is hashed for the name of the pack, and its blob
+// for the id. Both sinks are called by several threads, `sink`, which may be null, by one at a time
+// for each pack.
 //
-// Memory is taken from the repository's budget. Blobs that are longer than others, or overlap, are
-// read besides, one at a time. Damage is in the findings; other errors, and those of sinks, end the
-// scan and are returned.
+// Memory is taken from the repository's budget. Blobs that are much longer than others, or overlap,
+// are read besides, one at a time. Damage is in the findings; other errors, and those of sinks, end
+// the scan and are returned.
 absl::Status ScanPacks(const CallContext& ctx, const Repository& repository,
                        absl::Span<const PackToScan> packs, int64_t piece_bytes_max,
                        PackFindingsSink done, const ScannedBlobSink& sink = nullptr);

@@ -1,5 +1,6 @@
 #include "repository/range_fetcher.h"
 
+#include <algorithm>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -118,9 +119,9 @@ std::optional<RangeFetcher::Ranges::iterator> RangeFetcher::NextToDecode(
 
 RangeFetcher::Ranges::iterator RangeFetcher::FirstToDecode() {
   for (auto range = ranges_.begin(); range != next_; ++range) {
-    const bool is_behind_another =
-        in_order_of_pack_ && range != ranges_.begin() && std::prev(range)->pack == range->pack;
-    if (range->bytes.has_value() && !is_behind_another) {
+    const auto is_of_pack = [&](const Range& before) { return before.pack == range->pack; };
+    if (range->bytes.has_value() &&
+        !(in_order_of_pack_ && std::any_of(ranges_.begin(), range, is_of_pack))) {
       return range;
     }
   }

@@ -41,8 +41,7 @@ class RangeFetcher {
   using Decode = std::function<absl::Status(const CallContext& ctx, const Decoder& decoder,
                                             absl::StatusOr<std::string> bytes)>;
 
-  // With `in_order_of_pack` the ranges of a pack, which are added one behind the other, are decoded
-  // one after the other.
+  // With `in_order_of_pack` the ranges of a pack are decoded one at a time, in the order of Add().
   RangeFetcher(const CallContext& ctx, const Repository& repository, FetchRoom room,
                bool in_order_of_pack = false);
 

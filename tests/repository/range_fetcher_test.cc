@@ -149,19 +149,25 @@ TEST_F(RangeFetcherTest, RequestsBeginInTheOrderOfNeed) {
 }
 
 TEST_F(RangeFetcherTest, RangesOfAPackWaitForEachOtherWhereAskedToAndForNoOtherPack) {
-  std::mutex alone;
+  constexpr int kOfSecond = 10;
+  std::mutex of_first;
+  std::mutex of_second;
   decode_ = [&](int, absl::string_view pack) {
+    const std::unique_lock alone(pack == "first" ? of_first : of_second, std::try_to_lock);
+    EXPECT_TRUE(alone.owns_lock());
     if (pack == "second") {
-      return support::Await("the other pack", [&] { return decoded() == kRanges; });
+      support::Await("the other pack", [&] { return decoded() >= kRanges; });
     }
-    const std::unique_lock lock(alone, std::try_to_lock);
-    EXPECT_TRUE(lock.owns_lock());
   };
   Start(32, 4, far_, /*in_order=*/true);
-  EXPECT_TRUE(Add(0, "second"));
-  AddAll();
+  for (int i = 0; i < kRanges; ++i) {
+    EXPECT_TRUE(i >= kOfSecond || Add(i, "second"));
+    EXPECT_TRUE(Add(i));
+  }
   EXPECT_THAT(fetcher_->Finish(), IsOk());
-  EXPECT_TRUE(std::is_sorted(decoded_.begin(), decoded_.end() - 1));
+  EXPECT_TRUE(std::is_sorted(decoded_.begin(), decoded_.begin() + kRanges));
+  EXPECT_TRUE(std::is_sorted(decoded_.begin() + kRanges, decoded_.end()));
+  EXPECT_EQ(decoded(), kRanges + kOfSecond);
 }
 
 TEST_F(RangeFetcherTest, AnErrorOfOneEndsAll) {
