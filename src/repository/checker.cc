@@ -181,16 +181,29 @@ class Checker {
   void CountRead(const FileInfo& pack);
   void MarkBadCopies(absl::Span<const NumberedEntry> indexed,
                      absl::Span<const std::size_t> numbers);
-  // Of a pack in which one scan found something.
-  absl::Status LookAgain(const PackToScan& pack, absl::Span<const NumberedEntry> indexed,
-                         PackFindings found);
-  absl::StatusOr<PackFindings> Scan(const PackToScan& pack);
-
   // A pack that is stored, and not as the index has it.
   struct BadPack {
     FindingKind kind = FindingKind::kPackDamaged;
     std::string detail = "is damaged";
   };
+  // A pack in which a scan found something, by its number among those that were scanned.
+  struct Suspect {
+    std::size_t pack = 0;
+    std::vector<std::size_t> damaged = {};  // by the last scan for what the index lists
+    bool is_listed_so = false;              // likewise
+    PackFindings found = {};                // by the last scan
+  };
+  // All packs may be damaged: drops what is said of one.
+  static void Shorten(PackFindings& found) {
+    std::string(found.detail.empty() ? "" : BadPack().detail).swap(found.detail);
+  }
+  // What was read wrong once may have been the way, not the pack.
+  absl::Status LookAgain(std::vector<PackToScan>& packs, std::vector<Suspect>& suspects);
+  // Scans for what headers list, or else again for what the index lists.
+  absl::Status ScanAgain(std::vector<PackToScan>& packs, std::vector<Suspect>& suspects,
+                         bool by_header);
+  void Conclude(const PackId& pack, absl::Span<const NumberedEntry> indexed, Suspect suspect);
+
   void CallBad(uint32_t ordinal, FindingKind kind, std::string detail);
   void ReportPack(uint32_t ordinal);
 
@@ -700,7 +713,7 @@ absl::Status Checker::ReadTogether(absl::Span<const FileInfo> packs, PackContent
                                    bool cut) {
   std::vector<PackToScan> scans;
   std::vector<absl::Span<const NumberedEntry>> indexed;
-  std::vector<std::pair<std::size_t, PackFindings>> suspects;
+  std::vector<Suspect> suspects;
   for (const FileInfo& pack : packs) {
     const uint32_t ordinal = *index().FindPack(pack.id);
     std::vector<NumberedEntry>& entries = contents.at(ordinal);
@@ -715,22 +728,28 @@ absl::Status Checker::ReadTogether(absl::Span<const FileInfo> packs, PackContent
     scans.push_back({.file = pack, .blobs = SortByOffset(entries)});
     indexed.push_back(entries);
   }
-  RETURN_IF_ERROR(ScanPacks(ctx_, repository_, scans, cut ? kMebibyte : kPieceBytesMax,
-                            [&](std::size_t i, PackFindings found) {
-                              const MutexLock lock(mutex_);
-                              if (!found.detail.empty() || !found.is_listed_so) {
-                                suspects.emplace_back(i, std::move(found));
-                              }
-                              if (!cut) {
-                                CountRead(scans[i].file);
-                              }
-                              return absl::OkStatus();
-                            }));
-  for (auto& [i, found] : suspects) {
+  const auto note = [&](std::size_t i, PackFindings found) {
+    const MutexLock lock(mutex_);
+    if (!found.detail.empty() || !found.is_listed_so) {
+      Shorten(found);  // The second look says how.
+      suspects.push_back({.pack = i,
+                          .damaged = std::move(found.damaged),
+                          .is_listed_so = found.is_listed_so,
+                          .found = std::move(found)});
+    }
+    if (!cut) {
+      CountRead(scans[i].file);
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(ScanPacks(ctx_, repository_, scans, cut ? kMebibyte : kPieceBytesMax, note));
+  RETURN_IF_ERROR(cut ? absl::OkStatus() : LookAgain(scans, suspects));
+  for (Suspect& suspect : suspects) {
+    const std::size_t i = suspect.pack;
     if (cut) {
-      MarkBadCopies(indexed[i], found.damaged);
+      MarkBadCopies(indexed[i], suspect.damaged);
     } else {
-      RETURN_IF_ERROR(LookAgain(scans[i], indexed[i], std::move(found)));
+      Conclude(scans[i].file.id, indexed[i], std::move(suspect));
     }
   }
   return absl::OkStatus();
@@ -749,42 +768,50 @@ void Checker::MarkBadCopies(absl::Span<const NumberedEntry> indexed,
   }
 }
 
-absl::StatusOr<PackFindings> Checker::Scan(const PackToScan& pack) {
-  PackFindings read;
-  RETURN_IF_ERROR(ScanPacks(ctx_, repository_, absl::MakeConstSpan(&pack, 1), kPieceBytesMax,
-                            [&](std::size_t, PackFindings found) {
-                              read = std::move(found);
-                              return absl::OkStatus();
-                            }));
-  return read;
+absl::Status Checker::LookAgain(std::vector<PackToScan>& packs, std::vector<Suspect>& suspects) {
+  RETURN_IF_ERROR(ScanAgain(packs, suspects, /*by_header=*/true));
+  RETURN_IF_ERROR(ScanAgain(packs, suspects, /*by_header=*/false));
+  return ScanAgain(packs, suspects, /*by_header=*/true);
 }
 
-absl::Status Checker::LookAgain(const PackToScan& pack, absl::Span<const NumberedEntry> indexed,
-                                PackFindings found) {
-  bool is_listed_so = found.is_listed_so;
-  std::vector<std::size_t> damaged;
-  // What was read wrong once may have been the way, not the pack.
-  for (int reads = 1;; ++reads) {
-    damaged = std::move(found.damaged);
-    is_listed_so = found.is_listed_so;
-    if (!found.header.empty()) {
-      ASSIGN_OR_RETURN(found, Scan({.file = pack.file, .blobs = std::move(found.header)}));
+absl::Status Checker::ScanAgain(std::vector<PackToScan>& packs, std::vector<Suspect>& suspects,
+                                bool by_header) {
+  std::vector<PackToScan> scans;
+  std::vector<Suspect*> scanned;
+  for (Suspect& suspect : suspects) {
+    if (by_header ? !suspect.found.header.empty() : !suspect.found.detail.empty()) {
+      PackToScan& pack = packs[suspect.pack];
+      scans.push_back(
+          {.file = pack.file, .blobs = std::move(by_header ? suspect.found.header : pack.blobs)});
+      scanned.push_back(&suspect);
     }
-    if (found.detail.empty() || reads == 2) {
-      break;
-    }
-    ASSIGN_OR_RETURN(found, Scan(pack));
   }
-  const uint32_t ordinal = *index().FindPack(pack.file.id);
-  if (!found.detail.empty()) {
-    MarkBadCopies(indexed, damaged);
-    CallBad(ordinal, FindingKind::kPackDamaged, std::move(found.detail));
-  } else if (!is_listed_so) {
-    Add(FindingKind::kPackListedDifferently, PackName(pack.file.id),
-        "its header lists other blobs than the index", Remedy::kRepair, pack.file.id);
+  const auto note = [&](std::size_t i, PackFindings found) {
+    if (!by_header) {
+      scanned[i]->damaged = std::move(found.damaged);
+      scanned[i]->is_listed_so = found.is_listed_so;
+    }
+    if (i >= kFindingsMax) {
+      Shorten(found);
+    }
+    scanned[i]->found = std::move(found);
+    return absl::OkStatus();
+  };
+  return scans.empty() ? absl::OkStatus()
+                       : ScanPacks(ctx_, repository_, scans, kPieceBytesMax, note);
+}
+
+void Checker::Conclude(const PackId& pack, absl::Span<const NumberedEntry> indexed,
+                       Suspect suspect) {
+  const uint32_t ordinal = *index().FindPack(pack);
+  if (!suspect.found.detail.empty()) {
+    MarkBadCopies(indexed, suspect.damaged);
+    CallBad(ordinal, FindingKind::kPackDamaged, std::move(suspect.found.detail));
+  } else if (!suspect.is_listed_so) {
+    Add(FindingKind::kPackListedDifferently, PackName(pack),
+        "its header lists other blobs than the index", Remedy::kRepair, pack);
     CallDamaged(ordinal);
   }
-  return absl::OkStatus();
 }
 
 }  // namespace

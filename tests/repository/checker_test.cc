@@ -1,7 +1,9 @@
 #include "repository/checker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -9,7 +11,9 @@
 #include "repository/repairer.h"
 #include "repository/stored_packs.h"
 #include "repository/tree.h"
+#include "storage/forwarding_object_store.h"
 #include "tests/repository/maintenance_fixture.h"
+#include "tests/support/await.h"
 #include "tests/support/unproven.h"
 
 namespace csidelta::repository::checker_test {
@@ -205,6 +209,52 @@ TEST_F(CheckerTest, APackUnderTheNameOfAnotherIsFound) {
   const CheckReport report = Check();
   EXPECT_THAT(KindsOf(report), ElementsAre("pack-damaged")) << Describe(report);
   EXPECT_THAT(Describe(report), HasSubstr("does not hash to its name"));
+}
+
+// Counts how often each object was read. The second reads of `awaited` wait for each other.
+class SecondReads : public storage::ForwardingObjectStore {
+ public:
+  using ForwardingObjectStore::ForwardingObjectStore;
+  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
+                                       storage::ByteRange range) override {
+    const bool waits = CountRead(key) == 2 && awaited.contains(key);
+    second_ += waits ? 1 : 0;
+    support::Await("the other pack",
+                   [&] { return !waits || second_ == static_cast<int>(awaited.size()); });
+    return inner().GetRange(ctx, key, range);
+  }
+
+  std::set<std::string> awaited;
+
+ private:
+  int CountRead(const std::string& key) {
+    const std::scoped_lock lock(mutex_);
+    return ++reads_[key];
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, int> reads_;
+  std::atomic<int> second_ = 0;
+};
+
+// Far away, one after the other would take hours where many packs are damaged.
+TEST_F(CheckerTest, DamagedPacksAreReadAgainSeveralAtATime) {
+  SecondReads store(store_);
+  for (const uint64_t seed : {1, 3}) {
+    const std::string key = PackKey(PackOf(Noise(kTestChunkBytes, seed)));
+    std::string bytes = store_.objects().at(key);
+    bytes.front() = static_cast<char>(bytes.front() ^ 1);
+    store_.SetObject(key, bytes);
+    store.awaited.insert(key);
+  }
+  ASSERT_THAT(store.awaited, SizeIs(2));
+  const auto repository = Repository::Open(ctx_, store, kTestPassword, environment_);
+  ASSERT_THAT(repository, IsOk());
+  const absl::StatusOr<CheckReport> report =
+      CheckRepository(ctx_, **repository, {.read_data = ReadEverything{}});
+  ASSERT_THAT(report, IsOk());
+  EXPECT_THAT(KindsOf(*report), ElementsAre("pack-damaged"));
+  EXPECT_THAT(report->damaged_packs, SizeIs(2));
 }
 
 TEST_F(CheckerTest, EveryFlippedByteOfAPackIsFound) {
