@@ -115,6 +115,7 @@ absl::StatusOr<absl::string_view> BlobCodec::Decode(const BlobHandle& handle, co
     content = Id::Of(AsText(plaintext));
   }
   RETURN_IF_ERROR(Prove(handle, content));
+  frame_ = Scratch(opened_, span.compressed() ? envelope.size() - kEnvelopeBytes : 0);
   return AsText(plaintext);
 }
 

@@ -57,7 +57,11 @@ class BlobCodec {
                                            absl::string_view envelope,
                                            Sha256Hasher* pack_hasher = nullptr);
 
-  // The same into `out`, which has exactly span.plaintext_bytes() bytes: for buffers that a device
+  // What the blob of the last Decode() was compressed to, valid as long as its plaintext; empty
+  // where it was not.
+  absl::Span<const uint8_t> frame() const { return frame_; }
+
+  // Decode() into `out`, which has exactly span.plaintext_bytes() bytes: for buffers that a device
   // wants aligned.
   absl::Status DecodeInto(const BlobHandle& handle, const BlobSpan& span,
                           absl::string_view envelope, absl::Span<uint8_t> out);
@@ -88,6 +92,7 @@ class BlobCodec {
   Decompressor decompressor_;
   std::string tree_frame_;
   std::vector<uint8_t> opened_;
+  absl::Span<const uint8_t> frame_;
   std::vector<uint8_t> plain_;
 };
 

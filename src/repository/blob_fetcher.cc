@@ -124,12 +124,14 @@ absl::Status Fetch::FetchRanges(absl::Span<const Range> ranges, int64_t decode_b
                                                  "reading blobs", std::ssize(ranges)));
   RangeFetcher fetcher(ctx_, repository_, std::move(room));
   for (const Range& range : ranges) {
-    fetcher.Add(blobs_[range.first].location.pack,
-                {range.begin_bytes, range.end_bytes - range.begin_bytes},
-                [&](const CallContext& ctx, const RangeFetcher::Decoder& decoder,
-                    const absl::StatusOr<std::string>& bytes) {
-                  return Decode(ctx, range, decoder.codec, bytes);
-                });
+    const auto decode = [&](const CallContext& ctx, const RangeFetcher::Decoder& decoder,
+                            const absl::StatusOr<std::string>& bytes) {
+      return Decode(ctx, range, decoder.codec, bytes);
+    };
+    if (!fetcher.Add(blobs_[range.first].location.pack,
+                     {range.begin_bytes, range.end_bytes - range.begin_bytes}, decode)) {
+      break;
+    }
   }
   return fetcher.Finish();
 }
@@ -178,7 +180,8 @@ absl::Status Fetch::Decode(const CallContext& ctx, const Range& range, BlobCodec
         RETURN_IF_ERROR(sink_({.handle = blob.handle,
                                .plaintext = plaintext,
                                .entry = {{.handle = blob.handle, .span = blob.location.span}},
-                               .envelope = envelope}));
+                               .envelope = envelope,
+                               .frame = codec.frame()}));
         continue;
       }
     }

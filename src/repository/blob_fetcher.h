@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
 #include "repository/repository.h"
@@ -26,6 +28,7 @@ struct FetchedBlob {
   // was read.
   std::optional<PackEntry> entry = {};
   absl::string_view envelope = {};
+  absl::Span<const uint8_t> frame = {};  // BlobCodec::frame() of these
 };
 using BlobSink = absl::FunctionRef<absl::Status(const FetchedBlob& blob)>;
 

@@ -60,12 +60,16 @@ BlobWriter::~BlobWriter() {
 }
 
 absl::StatusOr<bool> BlobWriter::AddBlob(BlobType type, const BlobId& id,
-                                         absl::string_view plaintext) {
+                                         absl::string_view plaintext,
+                                         absl::Span<const uint8_t> frame) {
   const BlobHandle handle = {.type = type, .id = id};
   return AddIfNew(handle, [&]() -> absl::Status {
     std::unique_ptr<BlobCodec> codec = TakeCodec();
     // Compressed before a pack is taken: it takes longest, and open packs are few.
-    const absl::StatusOr<BlobCodec::Compressed> blob = codec->Compress(handle, plaintext);
+    const absl::StatusOr<BlobCodec::Compressed> blob =
+        frame.empty()
+            ? codec->Compress(handle, plaintext)
+            : BlobCodec::Compressed{.handle = handle, .plaintext = plaintext, .frame = frame};
     absl::Status status = blob.status();
     if (status.ok()) {
       status = Fill(type, [&](PackBuilder& pack) { return pack.Add(*blob, *codec); });

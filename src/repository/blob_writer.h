@@ -87,9 +87,10 @@ class BlobWriter {
   ~BlobWriter();
 
   // True when the blob was new to this writer, false when it is known already and nothing was done.
-  // `id` is SHA-256 of `plaintext`. Blocks while every pack that it could go into is in use or
-  // full.
-  absl::StatusOr<bool> AddBlob(BlobType type, const BlobId& id, absl::string_view plaintext);
+  // `id` is SHA-256 of `plaintext`. `frame` is what that was compressed to before, which saves
+  // doing so. Blocks while every pack that it could go into is in use or full.
+  absl::StatusOr<bool> AddBlob(BlobType type, const BlobId& id, absl::string_view plaintext,
+                               absl::Span<const uint8_t> frame = {});
 
   // The same for a blob that another pack of this repository holds, as it lies there: nothing is
   // compressed or sealed again. REQUIRES that the caller has just decoded `envelope`, from the same

@@ -314,7 +314,8 @@ absl::Status Copier::CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer
       [&](const FetchedBlob& blob) {
         RETURN_IF_ERROR(blob.plaintext.status());
         Report(options_.progress, kCopying, bytes_done_ += std::ssize(*blob.plaintext), 0);
-        return writer.AddBlob(blob.handle.type, blob.handle.id, *blob.plaintext).status();
+        return writer.AddBlob(blob.handle.type, blob.handle.id, *blob.plaintext, blob.frame)
+            .status();
       },
       {.sink_writes = true});
 }

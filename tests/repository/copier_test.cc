@@ -90,6 +90,31 @@ TEST_F(CopierTest, CopiesAllOnceAndKeepsTrees) {
 }
 
 // Another client unlocks while the snapshot is put: what it needs may be pruned by now.
+TEST_F(CopierTest, DataThatIsCompressedIsNotCompressedAgain) {
+  std::string image;
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    image += support::Prose(kTestChunkBytes, seed);
+  }
+  writer_options_.data_compression_level = 19;
+  BackUp(image);
+  writer_options_.data_compression_level = kNoCompression;
+  EXPECT_THAT(Copy(), IsOk());
+  const std::unique_ptr<Repository> from = Open();
+  const std::unique_ptr<Repository> to = OpenOther();
+  ASSERT_THAT(from->LoadIndex(ctx_), IsOk());
+  ASSERT_THAT(to->LoadIndex(ctx_), IsOk());
+  int chunks = 0;
+  EXPECT_THAT(from->index().ForEach([&](const IndexedCopy& copy) {
+    const auto copied = to->index().Find(copy.entry.handle);
+    ASSERT_TRUE(copied.ok() && copied->has_value());
+    EXPECT_EQ((*copied)->entry.span.sealed_bytes, copy.entry.span.sealed_bytes);
+    EXPECT_EQ((*copied)->entry.span.uncompressed_bytes, copy.entry.span.uncompressed_bytes);
+    chunks += copy.entry.span.uncompressed_bytes == kTestChunkBytes ? 1 : 0;
+  }),
+              IsOk());
+  EXPECT_GE(chunks, 3);
+}
+
 TEST_F(CopierTest, ALockThatIsLostWithTheSnapshotTakesItBack) {
   BackUp(Image({1}));
   support::WatchedStore watched(other_);
