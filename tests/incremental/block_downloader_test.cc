@@ -70,8 +70,9 @@ TEST(BlockDownloaderTest, CountsWhatItWritesAndWhatItMakesZero) {
   EXPECT_EQ(target.Load(0, kSize), v.image);
 }
 
-// Far away, a second request for the last chunk would take as long as the first.
-TEST(BlockDownloaderTest, AWholePackOfTheUsualLengthIsOneRequest) {
+// Far away, a further request for the last chunk would take as long as the others, and their
+// memory.
+TEST(BlockDownloaderTest, APackOfTheUsualLengthIsReadInEqualParts) {
   VolumeFixture volume;
   FakeBlockDevice device(36 * kChunk);
   device.Store(0, RandomBytes(36 * kChunk, 1));
@@ -80,16 +81,21 @@ TEST(BlockDownloaderTest, AWholePackOfTheUsualLengthIsOneRequest) {
   FullScanSource source;
   const auto backup = volume.Backup(device, source, options);
   ASSERT_THAT(backup, IsOk());
-  volume.store().Restart();
-  ASSERT_THAT(volume.Restore(backup->snapshot, device, {.memory_budget_bytes = 224 << 20}), IsOk());
   const std::map<std::string, std::string> objects = volume.store().objects();
-  const auto calls = volume.store().calls();
-  EXPECT_EQ(std::count_if(calls.begin(), calls.end(),
-                          [&](const support::StoreCall& call) {
-                            return call.operation == support::StoreOperation::kGetRange &&
-                                   objects.at(call.key).size() > 8 << 20;
-                          }),
-            1);
+  for (const auto& [mebibytes, requests] : std::map<int64_t, int>{{224, 3}, {512, 1}}) {
+    volume.store().Restart();
+    ASSERT_THAT(volume.Restore(backup->snapshot, device,
+                               {.memory_budget_bytes = mebibytes << 20, .cores = 2}),
+                IsOk());
+    const auto calls = volume.store().calls();
+    EXPECT_EQ(std::count_if(calls.begin(), calls.end(),
+                            [&](const support::StoreCall& call) {
+                              return call.operation == support::StoreOperation::kGetRange &&
+                                     objects.at(call.key).size() > 8 << 20;
+                            }),
+              requests)
+        << mebibytes;
+  }
 }
 
 // However it ended: what is left must not look whole.

@@ -256,7 +256,7 @@ TEST(PlanDownloadTest, MemoryBuysRangesAndCoresBuyWorkers) {
   const auto plan = [](int64_t mebibytes, int cores, bool compares = false) {
     return PlanDownload({.budget_bytes = mebibytes * kMiB,
                          .chunk_bytes = 512 << 10,
-                         .range_bytes_max = 8 * kMiB,
+                         .range_bytes_max = 8 * kMiB + 576 * 1024,
                          .writes_in_flight = 4,
                          .compares = compares,
                          .cores = cores});
@@ -264,9 +264,10 @@ TEST(PlanDownloadTest, MemoryBuysRangesAndCoresBuyWorkers) {
   EXPECT_EQ(plan(0, 8).workers, 1);
   EXPECT_EQ(plan(0, 8).ranges, 1);
   EXPECT_EQ(plan(224, 2).workers, 4);
-  EXPECT_EQ(plan(224, 2).ranges, 32);
+  EXPECT_EQ(plan(224, 2).range_bytes, 6 * 512 * 1024 + 64 * 1024);  // a third of a pack
+  EXPECT_EQ(plan(224, 2).ranges, 40);
   EXPECT_EQ(plan(224, 64).workers, 11);
-  EXPECT_EQ(plan(224, 64).ranges, 32);
+  EXPECT_EQ(plan(224, 64).ranges, 33);
   EXPECT_EQ(plan(4096, 1).workers, 2);
   EXPECT_EQ(plan(4096, 64).workers, 16);
   EXPECT_EQ(plan(4096, 64).ranges, 64);

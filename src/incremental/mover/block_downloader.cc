@@ -57,8 +57,7 @@ struct RestoreTask {
 // A number of a RestoreResult that all writers of a restore count together.
 std::atomic_ref<int64_t> Shared(int64_t& count) { return std::atomic_ref(count); }
 
-// One request: a pack of 8 MiB, which the blob that makes it full exceeds. Workers share larger
-// ones.
+// One request, or equal parts of it: a pack of 8 MiB, which the blob that makes it full exceeds.
 int64_t RangeBytesMax(int64_t chunk_bytes) {
   return (int64_t{8} << 20) + chunk_bytes + repository::kSealedExtraBytesMax;
 }

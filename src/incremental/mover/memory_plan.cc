@@ -139,14 +139,23 @@ DownloadPlan PlanDownload(const DownloadMemoryRequest& request) {
   const int64_t each_bytes = chunks_each * request.chunk_bytes;
   const int64_t range_bytes_min =
       std::max(kMiB, request.chunk_bytes + repository::kSealedExtraBytesMax);
+  const int64_t range_bytes_max = std::max(request.range_bytes_max, range_bytes_min);
   int64_t left_bytes = request.budget_bytes - kMemoryFixedBytes - kDownloadTreesBytes;
   const int wanted =
       std::min(kDownloadWorkersMax, kDownloadWorkersPerCore * std::max(1, request.cores));
   DownloadPlan plan;
   plan.workers = static_cast<int>(std::clamp<int64_t>(left_bytes / 4 / each_bytes, 1, wanted));
   left_bytes -= plan.workers * each_bytes;
-  plan.range_bytes = std::clamp(left_bytes / kRangesWanted, range_bytes_min,
-                                std::max(request.range_bytes_max, range_bytes_min));
+  // Equal parts of the longest range: a short one would take the memory of the others.
+  const auto blobs_in = [&](int64_t range_bytes) {
+    return (range_bytes - repository::kSealedExtraBytesMax) / request.chunk_bytes;
+  };
+  const int64_t blobs_max = blobs_in(range_bytes_max);
+  const int64_t blobs_wanted =
+      blobs_in(std::clamp(left_bytes / kRangesWanted, range_bytes_min, range_bytes_max));
+  const int64_t parts = (blobs_max + blobs_wanted - 1) / blobs_wanted;
+  plan.range_bytes =
+      (blobs_max + parts - 1) / parts * request.chunk_bytes + repository::kSealedExtraBytesMax;
   plan.ranges = static_cast<int>(std::clamp<int64_t>(left_bytes / plan.range_bytes, 1, kRangesMax));
   plan.held_bytes =
       kDownloadTreesBytes + plan.workers * each_bytes + plan.ranges * plan.range_bytes;

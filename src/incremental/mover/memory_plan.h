@@ -74,8 +74,9 @@ struct DownloadPlan {
 };
 
 // How a restore divides its memory. Up to a quarter is for workers, two for each core and no more
-// than 16; the rest buys ranges, which hide the latency of the repository: first 32, from 1 MiB or
-// a chunk up to range_bytes_max, then up to 64. At least one of each, whatever the budget. Pure.
+// than 16; the rest buys ranges, which hide the latency of the repository: at least 32, each an
+// equal part of range_bytes_max, then longer ones, then up to 64. At least one of each, of a chunk,
+// whatever the budget. Pure.
 DownloadPlan PlanDownload(const DownloadMemoryRequest& request);
 
 }  // namespace csidelta::incremental
