@@ -1,5 +1,7 @@
 #include "repository/range_fetcher.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -9,6 +11,17 @@
 #include "base/status_macros.h"
 
 namespace csidelta::repository {
+namespace {
+
+constexpr int kMappedBytesMin = 256 << 10;
+
+// The allocator has an arena for each thread that requests, and would keep in it what decoders
+// free, several times what is in use. Ranges are mapped alone instead, and go back to the kernel.
+void MapRangesAlone() {
+  [[maybe_unused]] static const int set = ::mallopt(M_MMAP_THRESHOLD, kMappedBytesMin);
+}
+
+}  // namespace
 
 RangeFetcher::RangeFetcher(const CallContext& ctx, const Repository& repository, FetchRoom room,
                            bool in_order_of_pack)
@@ -17,6 +30,7 @@ RangeFetcher::RangeFetcher(const CallContext& ctx, const Repository& repository,
       in_order_of_pack_(in_order_of_pack),
       window_(room_.ranges),
       pool_(ctx) {
+  MapRangesAlone();
   pool_.Start(room_.ranges, [this](const CallContext& own, int) { return FetchAll(own); });
   pool_.Start(room_.decoders, [this](const CallContext& own, int number) {
     return DecodeAll(own, static_cast<std::size_t>(number));

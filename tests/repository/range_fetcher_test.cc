@@ -12,6 +12,8 @@
 #include "storage/retrying_object_store.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/support/await.h"
+#include "tests/support/memory_growth.h"
+#include "tests/support/sanitized.h"
 
 namespace csidelta::repository::range_fetcher_test {
 namespace {
@@ -190,6 +192,36 @@ TEST_F(RangeFetcherTest, AStopEndsAllThatWait) {
   clock_.AwaitSleepers(4);
   stop.request_stop();
   EXPECT_THAT(fetcher_->Finish(), StatusIs(absl::StatusCode::kCancelled));
+}
+
+// Answers without keeping what it answers with.
+class LongStore : public storage::ForwardingObjectStore {
+ public:
+  using ForwardingObjectStore::ForwardingObjectStore;
+  absl::StatusOr<std::string> GetRange(const CallContext&, const std::string&,
+                                       storage::ByteRange range) override {
+    return std::string(static_cast<std::size_t>(range.length_bytes), 'x');
+  }
+};
+
+// An arena for each thread would keep what others free.
+TEST_F(RangeFetcherTest, RangesThatAreDecodedLeaveNoMemoryBehind) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  constexpr int kInMemory = 16;
+  LongStore store(store_);
+  Start(kInMemory, 2, store);
+  const support::MemoryGrowth growth;
+  for (int i = 0; i < 300; ++i) {
+    const int64_t length_bytes = (1 + i % 3) * kMiB;
+    EXPECT_TRUE(
+        fetcher_->Add(Id::Of("first"), {0, length_bytes},
+                      [](const CallContext&, const RangeFetcher::Decoder&,
+                         const absl::StatusOr<std::string>& bytes) { return bytes.status(); }));
+  }
+  EXPECT_THAT(fetcher_->Finish(), IsOk());
+  if (support::AssertsUnsanitized("ranges leave no memory behind")) {
+    EXPECT_LT(growth.bytes(), (kInMemory + 4) * 3 * kMiB);
+  }
 }
 
 // A gateway may answer with a page of its own.
