@@ -133,20 +133,24 @@ TEST_F(PackScannerTest, APieceThatDoesNotComeIsDamageOfItsBlobsAlone) {
   EXPECT_EQ(Find(pack).detail, "");
 }
 
+// In pieces of its own, or in one with blobs.
 TEST_F(PackScannerTest, WhatLiesBetweenTheBlobsIsProvenByTheName) {
-  PackToScan pack = StorePack(kBlobBytes, 3, 1);
-  pack.blobs.erase(pack.blobs.begin() + 1);
-  const PackFindings good = Find(pack);
-  EXPECT_EQ(good.detail, "");
-  EXPECT_FALSE(good.is_listed_so);
-  EXPECT_EQ(good.header.size(), 3u);
-  const std::string key = PackKey(pack.file.id);
-  std::string bytes = store_.objects().at(key);
-  bytes[kBlobBytes * 3 / 2] = static_cast<char>(bytes[kBlobBytes * 3 / 2] ^ 1);
-  store_.SetObject(key, bytes);
-  const PackFindings found = Find(pack);
-  EXPECT_THAT(found.detail, testing::HasSubstr("does not hash to its name"));
-  EXPECT_THAT(found.damaged, IsEmpty());
+  for (const int64_t blob_bytes : {kBlobBytes, int64_t{1000}}) {
+    PackToScan pack = StorePack(blob_bytes, 3, 1);
+    pack.blobs.erase(pack.blobs.begin() + 1);
+    const PackFindings good = Find(pack);
+    EXPECT_EQ(good.detail, "") << blob_bytes;
+    EXPECT_FALSE(good.is_listed_so);
+    EXPECT_EQ(good.header.size(), 3u);
+    const std::string key = PackKey(pack.file.id);
+    std::string bytes = store_.objects().at(key);
+    char& between = bytes[static_cast<std::size_t>(blob_bytes * 3 / 2)];
+    between = static_cast<char>(between ^ 1);
+    store_.SetObject(key, bytes);
+    const PackFindings found = Find(pack);
+    EXPECT_THAT(found.detail, testing::HasSubstr("does not hash to its name"));
+    EXPECT_THAT(found.damaged, IsEmpty());
+  }
 }
 
 TEST_F(PackScannerTest, BlobsThatOverlapAreLongerThanOthersOrReachBeyondThePackAreReadAlone) {
