@@ -63,7 +63,7 @@ ALLOWED["cmd"] = EVERYTHING + ("cli",)
 LINES_MAX = {
     "backupitemactions": 3450,
     "base": 4725,
-    "cli": 17325,
+    "cli": 17600,
     "cmd": 200,
     "conformance": 2350,
     "csi": 10675,
@@ -86,7 +86,7 @@ LINES_MAX = {
     "storage": 7750,
     "velero": 1600,
 }
-TEST_LINES_MAX = 171_500
+TEST_LINES_MAX = 172_400
 
 # Messages that protoc made from proto/<group>/, and third-party code, have homes: the folders or files that may include
 # them. Of third-party code by a pattern of the include.
