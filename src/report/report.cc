@@ -12,6 +12,7 @@
 #include "base/json_fields.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "report/summary.h"
 
 namespace csidelta::report {
 namespace {
@@ -142,6 +143,23 @@ class StreamedFields {
   int64_t entries_left_ = kEntriesMax;
 };
 
+Json SummaryJson(const Summary& summary) {
+  Json problems = Json::array();
+  for (const Problem& problem : summary.problems) {
+    Json volumes = Json::array();
+    for (const std::size_t at : problem.volumes) {
+      volumes.push_back(summary.volumes[at].entry->name);
+    }
+    problems.push_back({{"title", problem.title},
+                        {"next_step", problem.next_step},
+                        {"backups", problem.backups},
+                        {"first", FormatRfc3339(problem.first)},
+                        {"last", FormatRfc3339(problem.last)},
+                        {"volumes", std::move(volumes)}});
+  }
+  return {{"headline", summary.headline}, {"lines", summary.lines}, {"problems", problems}};
+}
+
 }  // namespace
 
 absl::Status Normalize(Report& report) {
@@ -185,6 +203,7 @@ void WriteJson(const Report& report, absl::FunctionRef<void(absl::string_view)> 
   Json json = WriteFields(kReportFields, head);
   json.erase("volumes");
   json["message_type"] = "report";
+  json["summary"] = SummaryJson(Summarize(report));
   std::string text = DumpJson(json);
   text.pop_back();  // the brace
   sink(absl::StrCat(text, ",\"volumes\":["));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -10,7 +11,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/human_text.h"
+#include "incremental/mover/full_reason.h"
 #include "repository/volume_layout.h"
 
 namespace csidelta::report {
@@ -19,6 +26,7 @@ namespace {
 constexpr absl::string_view kMonths = "jan feb mar apr may jun jul aug sep oct nov dec";
 constexpr absl::string_view kWeekdays = "sun mon tue wed thu fri sat";
 constexpr double kAuditWrong = 0.01;
+constexpr absl::Duration kVerifiedLately = absl::Hours(7 * 24);
 
 // A number of a field of a schedule, or one of `names`, counted from `first`; -1 for others.
 int NumberIn(absl::string_view text, absl::string_view names, int first) {
@@ -168,6 +176,139 @@ class Viewer {
   std::set<int64_t> attempts_;  // the days with one
 };
 
+// A message without what is particular to one backup: the volume's name, and words with digits.
+std::string CauseOf(absl::string_view message, const std::string& volume) {
+  std::vector<std::string> words = absl::StrSplit(
+      volume.empty() ? std::string(message) : absl::StrReplaceAll(message, {{volume, "V"}}), ' ');
+  for (std::string& word : words) {
+    if (word.size() > 3 && absl::c_any_of(word, [](char c) { return absl::ascii_isdigit(c); })) {
+      word = "N";
+    }
+  }
+  return absl::StrJoin(words, " ");
+}
+
+// Sorts what is wrong by its cause.
+class ProblemTable {
+ public:
+  void Add(ProblemKind kind, absl::string_view title, absl::string_view next_step,
+           std::size_t volume, const std::string& name, absl::Time at) {
+    Problem& problem = problems_[{kind, CauseOf(title, name)}];
+    if (at >= problem.last) {  // The newest of them is shown.
+      problem.kind = kind;
+      problem.title = std::string(title);
+      problem.next_step = std::string(next_step);
+    }
+    ++problem.backups;
+    problem.first = std::min(problem.first, at);
+    problem.last = std::max(problem.last, at);
+    if (problem.volumes.empty() || problem.volumes.back() != volume) {
+      problem.volumes.push_back(volume);
+    }
+  }
+
+  // The worst first; of one kind those of the most volumes.
+  std::vector<Problem> Take() && {
+    std::vector<Problem> all;
+    for (auto& [key, problem] : problems_) {
+      all.push_back(std::move(problem));
+    }
+    std::stable_sort(all.begin(), all.end(), [](const Problem& a, const Problem& b) {
+      return std::make_tuple(a.kind, b.volumes.size(), b.backups) <
+             std::make_tuple(b.kind, a.volumes.size(), a.backups);
+    });
+    return all;
+  }
+
+ private:
+  std::map<std::pair<ProblemKind, std::string>, Problem> problems_;
+};
+
+void AddProblems(const Summary& summary, std::size_t at, ProblemTable& table) {
+  const VolumeView& view = summary.volumes[at];
+  const VolumeEntry& entry = *view.entry;
+  for (const BackupEntry& backup : entry.backups) {
+    const incremental::FullReasonText* const reason = incremental::FindReason(backup.reason);
+    if (backup.state == BackupState::kBroken) {
+      table.Add(ProblemKind::kBroken, backup.message.empty() ? entry.finding : backup.message,
+                "csi-delta check names what helps; the next backup must not rely on it", at,
+                entry.name, backup.at);
+    } else if (backup.state == BackupState::kFailed) {
+      absl::string_view message = backup.message;
+      absl::ConsumePrefix(&message, absl::StrCat("volume ", entry.name, ": "));
+      const std::pair<absl::string_view, absl::string_view> said =
+          absl::StrSplit(message, absl::MaxSplits("; ", 1));
+      table.Add(ProblemKind::kFailed, said.first.empty() ? "no cause was recorded" : said.first,
+                said.second.empty() ? "csi-delta doctor looks for the cause" : said.second, at,
+                entry.name, backup.at);
+    } else if (reason != nullptr && reason->is_fallback) {
+      table.Add(ProblemKind::kFull, reason->sentence, reason->next_step, at, entry.name, backup.at);
+    }
+  }
+  for (std::size_t day = 0; day < view.days.size(); ++day) {
+    if (view.days[day] == DayState::kMissing) {
+      table.Add(
+          ProblemKind::kMissing, "A backup was due, and none was begun.",
+          "velero schedule get: is it paused, and does it still name the volume's namespace?", at,
+          "", absl::FromCivil(summary.first_day + static_cast<int64_t>(day), absl::UTCTimeZone()));
+    }
+  }
+  if (!entry.next_step.empty() && view.failed + view.broken + view.missing == 0) {
+    table.Add(ProblemKind::kAdvice, "The volume's record asks for attention.", entry.next_step, at,
+              entry.name, view.last_good == nullptr ? absl::UnixEpoch() : view.last_good->at);
+  }
+}
+
+std::string Percent(int64_t part, int64_t of) {
+  return absl::StrCat(of == 0 ? 0 : 100 * part / of, " %");
+}
+
+void AddHeadline(const Report& report, Summary& summary) {
+  int64_t alive = 0, behind = 0, never = 0, broken = 0, good = 0, failed = 0, missing = 0, full = 0;
+  int64_t verified = 0, stored_bytes = 0, read_bytes = 0;
+  absl::Time since = absl::InfinitePast();
+  for (const VolumeView& view : summary.volumes) {
+    alive += view.entry->gone_at.has_value() ? 0 : 1;
+    good += view.good;
+    failed += view.failed;
+    broken += view.broken;
+    missing += view.missing;
+    verified += view.entry->verified_at > report.made_at - kVerifiedLately ? 1 : 0;
+    for (const BackupEntry& backup : view.entry->backups) {
+      full += backup.state == BackupState::kGood && backup.mode == "full" ? 1 : 0;
+      stored_bytes = std::min(stored_bytes + backup.stored_bytes.value_or(0), kBytesMax);
+      read_bytes = std::min(read_bytes + backup.read_bytes.value_or(0), kBytesMax);
+    }
+    if (view.is_behind) {
+      ++behind;
+      never += view.last_good == nullptr ? 1 : 0;
+      since = std::max(since, view.last_good == nullptr ? since : view.last_good->at);
+    }
+  }
+  summary.is_good = behind == 0 && broken == 0 && alive > 0;
+  if (behind > 0) {
+    summary.headline = absl::StrCat(
+        behind, " of ", Counted(alive, "volume"), behind == 1 ? " has" : " have", " no good backup",
+        behind == never ? "" : absl::StrCat(" since ", FormatDay(since)),
+        never > 0 && never < behind ? absl::StrCat(", ", never, " of them none at all") : "");
+  } else {
+    summary.headline = alive == 0 ? "There is no volume to report on"
+                       : alive == 1
+                           ? "The volume has its newest backup"
+                           : absl::StrCat("All ", alive, " volumes have their newest backup");
+  }
+  if (broken > 0) {
+    summary.headline = absl::StrCat(Counted(broken, "backup"), " cannot be restored; ",
+                                    behind > 0 ? summary.headline : "newer ones can");
+  }
+  summary.lines = {
+      absl::StrCat(Counted(good, "good backup"), ", ", failed, " failed, ", missing, " missing, ",
+                   Percent(good - full, good), " of the good ones incremental"),
+      absl::StrCat(verified, " of ", Counted(std::ssize(summary.volumes), "volume"),
+                   " verified in the last 7 days"),
+      absl::StrCat(FormatBytes(read_bytes), " read, ", FormatBytes(stored_bytes), " stored")};
+}
+
 }  // namespace
 
 bool RunsOn(absl::string_view cron, absl::CivilDay day) {
@@ -208,6 +349,12 @@ Summary Summarize(const Report& report) {
     return std::make_tuple(!a.is_behind, a.broken == 0) <
            std::make_tuple(!b.is_behind, b.broken == 0);
   });
+  ProblemTable table;
+  for (std::size_t at = 0; at < summary.volumes.size(); ++at) {
+    AddProblems(summary, at, table);
+  }
+  summary.problems = std::move(table).Take();
+  AddHeadline(report, summary);
   return summary;
 }
 
