@@ -79,8 +79,12 @@ th{color:var(--dim)}footer{margin-top:3rem;color:var(--dim);font-size:.85rem}
 )";
 
 constexpr int kDaysPerWeek = 7;
+constexpr int64_t kDailyBarsMax = 120;     // of more days, a bar is a week
+constexpr std::size_t kManyVolumes = 100;  // of which fewer backups are listed
 constexpr std::size_t kVolumesNamed = 12;  // by a problem
 constexpr std::size_t kProblemsMax = 100;
+constexpr int kBarTop = 20;  // of the drawing; a bar that is cut off reaches it
+constexpr int kBarMax = 16;  // of a bar that is not cut off
 constexpr char kNoBreakSpace[] = "\u00a0";
 
 struct Mark {
@@ -116,6 +120,10 @@ std::string Ago(absl::Time time, absl::Time now) {
   return hours < 48 ? absl::StrCat(hours, " h ago") : absl::StrCat(hours / 24, " days ago");
 }
 
+std::string BytesOr(const std::optional<int64_t>& bytes, absl::string_view otherwise) {
+  return bytes.has_value() ? FormatBytes(*bytes) : std::string(otherwise);
+}
+
 class Page {
  public:
   explicit Page(const Report& report) : report_(report), summary_(Summarize(report)) {}
@@ -145,6 +153,12 @@ class Page {
   void AddVolume(std::size_t at);
   void AddFacts(const VolumeView& view);
 
+  // Bars of what each day, or week, needed. A full backup would make the others invisible: bars
+  // that are higher than those without one are cut off.
+  void AddChart(absl::string_view title, const VolumeView& view,
+                std::optional<int64_t> BackupEntry::*member);
+  void AddBars(const std::vector<int64_t>& bars, int64_t top);
+  void AddTable(const VolumeEntry& entry);
 
   const Report& report_;
   const Summary summary_;
@@ -257,6 +271,10 @@ void Page::AddVolume(std::size_t at) {
   Add("<dl>");
   AddFacts(view);
   Add("</dl>");
+  AddChart("Read", view, &BackupEntry::read_bytes);
+  AddChart("Changed", view, &BackupEntry::changed_bytes);
+  AddChart("Stored", view, &BackupEntry::stored_bytes);
+  AddTable(entry);
   Add("</article>\n");
 }
 
@@ -285,6 +303,101 @@ void Page::AddFacts(const VolumeView& view) {
   if (!entry.finding.empty()) {
     Add("<dt>Found<dd>", EscapeHtml(entry.finding));
   }
+}
+
+void Page::AddChart(absl::string_view title, const VolumeView& view,
+                    std::optional<int64_t> BackupEntry::*member) {
+  const int64_t bar_days = summary_.days <= kDailyBarsMax ? 1 : kDaysPerWeek;
+  std::vector<int64_t> bars(static_cast<std::size_t>((summary_.days - 1) / bar_days + 1));
+  std::vector<bool> is_full(bars.size());
+  int64_t known = 0, total = 0;
+  for (const BackupEntry& backup : view.entry->backups) {
+    if (const auto& value = backup.*member; value.has_value()) {
+      const auto at = static_cast<std::size_t>(
+          (absl::ToCivilDay(backup.at, absl::UTCTimeZone()) - summary_.first_day) / bar_days);
+      bars[at] = std::min(bars[at] + *value, kBytesMax);
+      is_full[at] = is_full[at] || backup.mode == "full";
+      total = std::min(total + *value, kBytesMax);
+      ++known;
+    }
+  }
+  if (total == 0) {
+    Add("<figure><figcaption><b>", title, "</b> ", known == 0 ? "not recorded" : "nothing",
+        "</figcaption></figure>");
+    return;
+  }
+  int64_t top = 0, highest = 0;
+  for (std::size_t i = 0; i < bars.size(); ++i) {
+    top = std::max(top, is_full[i] ? 0 : bars[i]);
+    highest = std::max(highest, bars[i]);
+  }
+  top = top == 0 ? std::max<int64_t>(highest, 1) : top;
+  Add("<figure><figcaption><b>", title, "</b> ", FormatBytes(total), ", up to ", FormatBytes(top),
+      bar_days == 1 ? " a day" : " a week");
+  Add(highest > top ? absl::StrCat(" (full: ", FormatBytes(highest), ")") : "",
+      "</figcaption><svg viewBox=\"0 0 ", bars.size(), " ", kBarTop,
+      "\" preserveAspectRatio=none aria-hidden=true><path d=\"M0 ", kBarTop);
+  AddBars(bars, top);
+  Add("z\"/>");
+  if (highest > top) {
+    Add("<path class=x d=\"");
+    for (std::size_t i = 0; i < bars.size(); ++i) {
+      Add(bars[i] > top ? absl::StrCat("M", i, " 0h1v", kBarTop, "h-1") : "");
+    }
+    Add("\"/>");
+  }
+  Add("</svg></figure>");
+}
+
+void Page::AddBars(const std::vector<int64_t>& bars, int64_t top) {
+  int64_t run = 0;
+  int64_t height = -1;
+  const auto end_run = [&] {
+    if (run > 0) {
+      Add("V", kBarTop - height, "h", run);
+    }
+  };
+  for (const int64_t bar : bars) {
+    const int64_t next =
+        bar == 0 || bar > top
+            ? 0
+            : std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(bar) /
+                                                        static_cast<double>(top) * kBarMax));
+    if (next != height) {
+      end_run();
+      run = 0;
+      height = next;
+    }
+    ++run;
+  }
+  end_run();
+  Add("V", kBarTop);
+}
+
+void Page::AddTable(const VolumeEntry& entry) {
+  const std::size_t rows_max = summary_.volumes.size() > kManyVolumes ? 5 : 14;
+  const std::size_t rows = std::min(entry.backups.size(), rows_max);
+  if (rows == 0) {
+    return;
+  }
+  Add("<details><summary>Newest ", rows, " of ", entry.backups.size(),
+      "</summary><table><tr><th>Backup<th>Mode<th>Changed<th>Read<th>Stored");
+  for (std::size_t i = 1; i <= rows; ++i) {
+    const BackupEntry& backup = entry.backups[entry.backups.size() - i];
+    Add("<tr><td>", Moment(backup.at));
+    if (backup.state != BackupState::kGood) {
+      Add("<td colspan=4>", backup.state == BackupState::kFailed ? "\u00d7 failed" : "D damaged");
+    } else {
+      Add("<td>", backup.mode == "incremental" ? "incr" : EscapeHtml(backup.mode), "<td>",
+          BytesOr(backup.changed_bytes, "?"), "<td>", BytesOr(backup.read_bytes, "?"), "<td>",
+          BytesOr(backup.stored_bytes, "?"));
+    }
+    Add("<tr><td colspan=5>", EscapeHtml(backup.backup.empty() ? backup.snapshot : backup.backup));
+    Add(backup.reason.empty()
+            ? ""
+            : absl::StrCat(" (", EscapeHtml(incremental::LabelOf(backup.reason)), ")"));
+  }
+  Add("</table></details>");
 }
 
 // U+061C, U+200E, U+200F, U+2028 to U+202E and U+2066 to U+2069, as UTF-8.
