@@ -63,7 +63,7 @@ AddsCommands AddInitCommand, AddBackupCommand, AddRestoreCommand, AddSnapshotsCo
     AddTryCommand, AddUninstallCommand, AddSnapshotCreateCommand, AddSnapshotListCommand,
     AddSnapshotShowCommand, AddSnapshotDeleteCommand, AddSnapshotPruneCommand,
     AddSnapshotPromoteCommand, AddSnapshotRestoreCommand, AddSnapshotImportCommand,
-    AddSnapshotScheduleCommand, AddLonghornCommands, AddCompletionCommand;
+    AddSnapshotScheduleCommand, AddLonghornCommands, AddReportCommand, AddCompletionCommand;
 
 // All verbs, in the order of --help.
 Commands AllCommands();

@@ -97,8 +97,7 @@ std::vector<VerbTopic> Topics() {
   add("Snapshots in a cluster", {"snapshot|VolumeSnapshots", "longhorn|Longhorn's Snapshots"});
   add("Data mover", {"try", "status", "bases|Base snapshots", "deletions|Data of deleted backups",
                      "mover-key|Keys of repositories", "adopt", "uninstall"});
-  add("Changed blocks", {"conformance"});
-  add("Operations", {"doctor", "debug", "completion", "version"});
+  add("Operations", {"report", "doctor", "debug", "conformance", "completion", "version"});
   add("Run by Pods and CronJobs", {"datamover", "worker", "diffsnap", "extend-locks"});
   topics.back().in_overview = false;
   return topics;
@@ -192,7 +191,7 @@ Commands AllCommands() {
            AddSnapshotCreateCommand, AddSnapshotListCommand, AddSnapshotShowCommand,
            AddSnapshotDeleteCommand, AddSnapshotPruneCommand, AddSnapshotPromoteCommand,
            AddSnapshotRestoreCommand, AddSnapshotImportCommand, AddSnapshotScheduleCommand,
-           AddLonghornCommands, AddCompletionCommand);
+           AddLonghornCommands, AddReportCommand, AddCompletionCommand);
   AddEach<VersionCommand>(commands);
   return commands;
 }
