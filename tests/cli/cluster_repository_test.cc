@@ -467,5 +467,26 @@ TEST_F(ClusterRepositoryTest, CopyReadsTheRepositoryOfAPvc) {
               HasSubstr("or from --from-repo, not both"));
 }
 
+TEST_F(ClusterRepositoryTest, AReportTakesFromTheRepositoryWhatTheRecordsLack) {
+  for (const char* upload : {"up-2", "up-3"}) {
+    ASSERT_TRUE(bed_.api.Delete(bed_.ctx, {DataUploadType(), "velero", upload}, {}).ok());
+  }
+  const auto backups = [this](std::vector<std::string> words) {
+    words.insert(words.begin(), {"report", "--cluster", "--json", "--since", "2y"});
+    const Outcome outcome = Run(std::move(words));
+    EXPECT_THAT(outcome.error, HasSubstr("schedules"));  // Not served here: noted.
+    std::vector<std::string> names;
+    const Json result = outcome.Result();
+    for (const Json& volume : result["volumes"]) {
+      for (const Json& backup : volume["backups"]) {
+        names.push_back(GetString(backup, {"backup"}));
+      }
+    }
+    return absl::StrJoin(names, " ");
+  };
+  EXPECT_EQ(backups({}), "nightly-2 nightly-3");
+  EXPECT_EQ(backups({"--only-records"}), "");
+}
+
 }  // namespace
 }  // namespace csidelta::cli::cluster_repository_test
