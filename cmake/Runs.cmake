@@ -44,7 +44,7 @@ foreach(check fmt layers style versions shellcheck)
 endforeach()
 csidelta_entry(NAME scripts TIER scripts KIND pytest SECONDS 600 LABELS in-test in-all-1 COST 30
                COMMAND ${pytest} CHOICE "${tests}/scripts" -m "not clang_tidy")
-csidelta_entry(NAME docs TIER docs KIND pytest NEEDS site-tools NICE 15 LABELS in-test in-all-1
+csidelta_entry(NAME docs TIER docs KIND pytest NEEDS site-tools programs NICE 15 LABELS in-test in-all-1
                COMMAND ${pytest} CHOICE "${tests}/docs")
 csidelta_entry(NAME clang-tidy-rules TIER clang-tidy KIND pytest LABELS in-ci COMMAND ${pytest} CHOICE "${tests}/scripts" -m clang_tidy)
 csidelta_entry(NAME clang-tidy TIER clang-tidy KIND command LABELS in-ci LOCK tree-tidy SECONDS 5400 NICE 10

@@ -10,6 +10,7 @@ is a fault, and no picture is written. The tests of the site use the checks of p
 import contextlib
 import fcntl
 import html
+import json
 import os
 import pathlib
 import pty
@@ -24,11 +25,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "scripts" / "dev"), str(ROOT / "scripts" / "docs")]
 
 import docs  # noqa: E402  pylint: disable=wrong-import-position
+import report_data  # noqa: E402  pylint: disable=wrong-import-position
 
 PROGRAM = ROOT / "build" / "release" / "bin" / "csi-delta"
 WIDTHS = (390, 1280)  # Of a telephone and of a laptop, in pixels.
 TERMINALS = (80, 120)  # In columns. The pictures are of the first.
 COMMAND_SECONDS_MAX = 120
+REPORT_PIXELS = {"width": 1140, "height": 1070}  # Down to the end of the calendar.
+REPORT_SCALE = 0.8
 SCALE = 1.15  # Sharp, and below the size that the tests allow.
 # Fonts are there, no request is under way, and what moves or fades has come to rest.
 QUIET = """async () => {
@@ -143,6 +147,22 @@ def page_of(parts):
     return f'<!doctype html><meta charset="utf-8">{STYLE}<pre>{text.rstrip()}</pre>'
 
 
+def report_page(folder, data):
+    """The path of the page that the program draws of a report."""
+    (folder / "report.json").write_text(json.dumps(data))
+    subprocess.run([PROGRAM, "report", "--from-json", folder / "report.json", "--html", folder / "report.html"], check=True,
+                   capture_output=True, timeout=COMMAND_SECONDS_MAX)
+    return folder / "report.html"
+
+
+def draw_report():
+    with tempfile.TemporaryDirectory(prefix="csi-delta-picture-") as folder, browser() as started:
+        page = started.new_page(viewport=REPORT_PIXELS, device_scale_factor=REPORT_SCALE)
+        page.goto(f"file://{report_page(pathlib.Path(folder), report_data.report(bad=True, volumes=7, seed=5))}")
+        page.evaluate(QUIET)
+        page.screenshot(path=ROOT / "docs" / "assets" / "report.png")
+
+
 def main():
     if not PROGRAM.exists():
         raise docs.Failure(f"no {PROGRAM.relative_to(ROOT)}: ./dev build makes it")
@@ -157,6 +177,7 @@ def main():
             path = ROOT / "docs" / "assets" / f"{scene}.png"
             page.locator("pre").screenshot(path=path)
             print(f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes")
+    draw_report()
 
 
 if __name__ == "__main__":

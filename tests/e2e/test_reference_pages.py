@@ -134,4 +134,5 @@ def test_the_keys_of_a_location_are_exported_changed_and_thrown_away(bed, shop, 
 def test_the_page_shows_the_state_of_the_data_mover(bed, shop, pages, workspace):
     moving.back_up(bed, workspace, shop, "shown")
     assert shop in pages.run("data-mover-status", "get protectedvolumes|csi-delta status")
+    pages.run("report", "^csi-delta report --cluster")
     assert '"grade":"fault"' in pages.run("doctor", "csi-delta doctor", {"fast": objects.CLASS_IMMEDIATE})
