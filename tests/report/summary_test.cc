@@ -139,6 +139,7 @@ TEST(SummaryTest, AVolumeThatIsGoneIsNotBehind) {
   Report report = SampleReport(2, 10);
   report.volumes[0].gone_at = SampleNow() - absl::Hours(24 * 4);
   report.volumes[0].backups.resize(5);
+  Fail(report.volumes[0].backups[4], "no room");
   const Summary summary = Summarize(report);
   EXPECT_TRUE(summary.is_good);
   EXPECT_EQ(summary.volumes[0].days.back(), DayState::kNone);
