@@ -64,7 +64,7 @@ ALLOWED["cmd"] = EVERYTHING + ("cli",)
 LINES_MAX = {
     "backupitemactions": 3450,
     "base": 4725,
-    "cli": 17600,
+    "cli": 17670,
     "cmd": 200,
     "conformance": 2350,
     "csi": 10675,
@@ -82,13 +82,13 @@ LINES_MAX = {
     "objects": 8100,
     "plugin": 2125,
     "report": 1600,
-    "repository": 15410,
+    "repository": 15870,
     "restoreitemactions": 2600,
     "snapshots": 6150,
     "storage": 7750,
     "velero": 1600,
 }
-TEST_LINES_MAX = 172_400
+TEST_LINES_MAX = 172_850
 
 # Messages that protoc made from proto/<group>/, and third-party code, have homes: the folders or files that may include
 # them. Of third-party code by a pattern of the include.
