@@ -122,14 +122,23 @@ PackInfo BlobIndex::info(uint32_t pack_ordinal) const {
 }
 
 std::optional<uint32_t> BlobIndex::FindPack(const PackId& pack) const {
+  const uint32_t number = FirstPackFrom(pack);
+  return number == packs_.size() || Pack(number).id != pack ? std::nullopt : std::optional(number);
+}
+
+uint32_t BlobIndex::FirstPackFrom(const PackId& least) const {
   std::vector<PackRow> buffer;
   const absl::StatusOr<std::size_t> number = packs_.LowerBound(
-      pack.OrderedPrefix64(), buffer, [&](const PackRow& row) { return row.id < pack; });
+      least.OrderedPrefix64(), buffer, [&](const PackRow& row) { return row.id < least; });
   CSIDELTA_CHECK(number.ok());  // As in Pack().
-  if (*number == packs_.size() || Pack(*number).id != pack) {
-    return std::nullopt;
-  }
   return static_cast<uint32_t>(*number);
+}
+
+absl::StatusOr<uint32_t> BlobIndex::CountTrees() const {
+  std::vector<Copy> buffer;
+  ASSIGN_OR_RETURN(const std::size_t trees,
+                   LowerBound({.type = BlobType::kData, .id = {}}, buffer));
+  return static_cast<uint32_t>(trees);
 }
 
 // --- In order ---

@@ -92,6 +92,10 @@ class BlobIndex {
   PackInfo info(uint32_t pack_ordinal) const;
   // The first ordinal of a pack; nothing when it is not listed.
   std::optional<uint32_t> FindPack(const PackId& pack) const;
+  // The first whose id is not less; pack_count() if there is none.
+  uint32_t FirstPackFrom(const PackId& least) const;
+  // Their copies have the first numbers.
+  absl::StatusOr<uint32_t> CountTrees() const;
 
   uint32_t pack_count() const { return static_cast<uint32_t>(packs_.size()); }
   int64_t entry_count() const { return static_cast<int64_t>(copies_.size()); }
