@@ -51,6 +51,7 @@ absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, 
                    repository::CheckRepository(ctx, *repository,
                                                {.read_data = job.read_data,
                                                 .read_newer_than = job.read_newer_than,
+                                                .read_older_than = job.read_older_than,
                                                 .seed = outcome.seed,
                                                 .progress = progress,
                                                 .on_snapshot = job.on_snapshot}));

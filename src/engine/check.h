@@ -17,6 +17,7 @@ namespace csidelta::engine {
 struct CheckJob {
   repository::DataSubset read_data = repository::ReadNothing{};
   absl::Time read_newer_than = absl::InfiniteFuture();  // as in repository::CheckOptions
+  absl::Time read_older_than = absl::InfiniteFuture();
   // Backups may run at the same time: the lock is a shared one.
   bool beside_backups = false;
   // First extends object locks; the lock is shared, and must be held.

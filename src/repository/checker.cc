@@ -30,6 +30,7 @@
 #include "repository/pack_scanner.h"
 #include "repository/stored_packs.h"
 #include "repository/tree_walk.h"
+#include "repository/verified_packs.h"
 #include "repository/volume_check.h"
 
 namespace csidelta::repository {
@@ -120,8 +121,9 @@ void ChooseRemedies(absl::Span<const StoredSnapshot> snapshots, absl::Time now,
 
 class Checker {
  public:
-  Checker(const CallContext& ctx, Repository& repository, const CheckOptions& options)
-      : ctx_(ctx), repository_(repository), options_(options) {}
+  Checker(const CallContext& ctx, Repository& repository, const CheckOptions& options,
+          VerifiedPacks& verified)
+      : ctx_(ctx), repository_(repository), options_(options), verified_(verified) {}
 
   absl::StatusOr<CheckReport> Run();
 
@@ -166,6 +168,8 @@ class Checker {
   absl::Status ReportBlobs();
   void ReportPacks();
   void CallDamaged(uint32_t ordinal) { damaged_[ordinal] = true; }
+  // Takes bad packs out of the record.
+  void ForgetVerified();
   // Lists the packs again for their times, if there is damage.
   absl::Status ListDamaged();
   // Tries to: what was noted stays until all is read, or no index lists it.
@@ -235,6 +239,8 @@ class Checker {
   PackBits damaged_;                               // No backup is to rely on it.
   DistrustedPacks noted_;                          // ReadDamaged()
   absl::flat_hash_map<BlobId, uint32_t> missing_;  // In no index; and a tree that names it.
+  VerifiedPacks& verified_;
+  std::vector<VerdictRow> verified_snapshots_;
   int64_t bytes_to_read_ = 0;
   CheckReport report_;
 };
@@ -271,16 +277,21 @@ absl::StatusOr<CheckReport> Checker::Run() {
   for (const PackId& pack : repository_.packs_listed_differently()) {
     CallDamaged(*index().FindPack(pack));
   }
+  RETURN_IF_ERROR(verified_.Load(ctx_));
   RETURN_IF_ERROR(CheckPacks());
   // First what the packs hold, by which it is then known what snapshots lack.
   RETURN_IF_ERROR(ReadAll(wrong_size_, /*cut=*/true));
   RETURN_IF_ERROR(ReadPacks());
+  ForgetVerified();
   RETURN_IF_ERROR(CheckTrees());
   RETURN_IF_ERROR(ReportBlobs());
   ReportPacks();
   ChooseRemedies(snapshots_, ctx_.clock->Now(), in_unindexed_, report_);
   RETURN_IF_ERROR(ListDamaged());
   NoteDamaged();
+  ForgetVerified();
+  const absl::Status saved = verified_.Save(ctx_, std::move(verified_snapshots_));
+  report_.not_recorded = std::string(report_.packs_read > 0 ? saved.message() : "");
   report_.scratch_bytes = repository_.scratch().peak_bytes();
   return std::move(report_);
 }
@@ -364,9 +375,18 @@ absl::Status Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
     Add(FindingKind::kPackMixed, PackName(file.id), "holds data and trees, which prune separates",
         Remedy::kPrune, file.id);
   }
-  return MayBeChosen(file, options_.read_data, options_.read_newer_than)
-             ? Note(readable_packs_, file)
-             : absl::OkStatus();
+  ++report_.packs_unchosen;
+  report_.bytes_unchosen += file.size_bytes;
+  if (!MayBeChosen(file, options_.read_data, options_.read_newer_than)) {
+    return absl::OkStatus();
+  }
+  if (GoodAt(verified_.Of(ordinal)) >= options_.read_older_than &&
+      file.modified_at <= options_.read_newer_than) {
+    ++report_.packs_recent;
+    report_.bytes_recent += file.size_bytes;
+    return absl::OkStatus();
+  }
+  return Note(readable_packs_, file);
 }
 
 absl::Status Checker::ListSnapshots() {
@@ -389,7 +409,8 @@ absl::Status Checker::CheckTrees() {
     absl::c_for_each(snapshots_, options_.on_snapshot);
   }
   BlobMarks visited(index());
-  VolumeCheck volumes(repository_);
+  RETURN_IF_ERROR(verified_.PrepareTrees());
+  VolumeCheck volumes(repository_, verified_);
   RETURN_IF_ERROR(WalkAndCheckContent(visited, volumes));
   report_.trees = visited.count();
   RETURN_IF_ERROR(FindAncestors());
@@ -493,6 +514,7 @@ absl::Status Checker::WalkAndCheckContent(BlobMarks& visited, VolumeCheck& volum
     return absl::OkStatus();
   };
   const auto listed = [this](const IndexedCopy& first, uint32_t tree) -> absl::Status {
+    verified_.AddNeed(tree, first);
     ASSIGN_OR_RETURN(const bool lost, IsLost(first));
     if (lost) {
       bad_trees_->Mark(tree);
@@ -642,6 +664,14 @@ void Checker::NoteDamaged() {
   }
 }
 
+void Checker::ForgetVerified() {
+  for (uint32_t i = 0; i < damaged_.size(); ++i) {
+    if (missing_packs_[i] || bad_[i] || damaged_[i]) {
+      verified_.Note(i, /*is_good=*/false, ctx_.clock->Now());
+    }
+  }
+}
+
 absl::Status Checker::AddWrongSize(const ContentCheck::WrongSize& wrong) {
   bad_trees_->Mark(wrong.tree);
   ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(wrong.tree));
@@ -674,6 +704,8 @@ absl::Status Checker::CheckVolumes(VolumeCheck& volumes) {
       malformed_.insert(id);
     } else if (!status.ok()) {
       return status;
+    } else if (volumes.oldest() != 0) {
+      verified_snapshots_.push_back(VerdictRow::Of(id, volumes.oldest()));
     }
   }
   return absl::OkStatus();
@@ -685,6 +717,8 @@ absl::Status Checker::ReadPacks() {
   for (const FileInfo& pack : packs) {
     bytes_to_read_ += pack.size_bytes;
   }
+  report_.packs_unchosen -= report_.packs_recent + std::ssize(packs);
+  report_.bytes_unchosen -= report_.bytes_recent + bytes_to_read_;
   if (bytes_to_read_ > 0) {
     Report(options_.progress, kReadingPacks, 0, bytes_to_read_);
   }
@@ -736,6 +770,8 @@ absl::Status Checker::ReadTogether(absl::Span<const FileInfo> packs, PackContent
                           .damaged = std::move(found.damaged),
                           .is_listed_so = found.is_listed_so,
                           .found = std::move(found)});
+    } else if (!cut) {
+      verified_.Note(*index().FindPack(scans[i].file.id), /*is_good=*/true, ctx_.clock->Now());
     }
     if (!cut) {
       CountRead(scans[i].file);
@@ -811,6 +847,8 @@ void Checker::Conclude(const PackId& pack, absl::Span<const NumberedEntry> index
     Add(FindingKind::kPackListedDifferently, PackName(pack),
         "its header lists other blobs than the index", Remedy::kRepair, pack);
     CallDamaged(ordinal);
+  } else {
+    verified_.Note(ordinal, /*is_good=*/true, ctx_.clock->Now());
   }
 }
 
@@ -829,7 +867,12 @@ absl::string_view NameOf(FindingKind kind) {
 
 absl::StatusOr<CheckReport> CheckRepository(const CallContext& ctx, Repository& repository,
                                             const CheckOptions& options) {
-  return Checker(ctx, repository, options).Run();
+  VerifiedPacks verified(repository);
+  absl::StatusOr<CheckReport> report = Checker(ctx, repository, options, verified).Run();
+  if (!report.ok()) {  // It may have read for hours.
+    verified.Save(FinalContext(ctx), std::nullopt).IgnoreError();
+  }
+  return report;
 }
 
 }  // namespace csidelta::repository

@@ -71,6 +71,13 @@ struct CheckReport {
   int64_t trees = 0;
   int64_t packs_read = 0;
   int64_t bytes_read = 0;
+  // Not read: verified not long ago; or, of the others, not in the subset.
+  int64_t packs_recent = 0;
+  int64_t bytes_recent = 0;
+  int64_t packs_unchosen = 0;
+  int64_t bytes_unchosen = 0;
+  // "" or why what was read is not in the repository's record of verified packs.
+  std::string not_recorded;
   int64_t scratch_bytes = 0;  // The most that lay in scratch files.
   // Snapshots that lack a tree or a chunk, or do not read, oldest first. All others can be
   // restored, as far as was looked: bytes are read with `read_data` only.
@@ -127,6 +134,8 @@ struct CheckOptions {
   DataSubset read_data = ReadNothing{};
   // Packs written later than this are read besides, whatever `read_data` says; they are read first.
   absl::Time read_newer_than = absl::InfiniteFuture();
+  // Of `read_data`, only packs that were last verified before, or never.
+  absl::Time read_older_than = absl::InfiniteFuture();
   uint64_t seed = 0;  // Of what is drawn; the caller says which it was.
   ProgressReporter progress = nullptr;
   // Called with each snapshot whose file reads, oldest first; may be empty.
@@ -136,9 +145,10 @@ struct CheckOptions {
 // Damage is a finding; the status is an error only when the store does not answer or `ctx` ends. A
 // lock is the caller's: beside a running prune there is no clean result. Backups may run: what they
 // add after the call began is not looked at. Notes the damaged packs for ReadDamaged(), if the
-// store can be written to. Memory is taken from the repository's budget: beside the index a few
-// bits per blob and pack, 56 bytes for each pack that is read or in no index, that of ContentCheck,
-// and when reading data pieces of packs, as many and as long as is free.
+// store can be written to, and which packs were verified when, as far as it got. Memory is taken
+// from the repository's budget: beside the index a few bits per blob and pack, 56 bytes for each
+// pack that is read or in no index, that of ContentCheck, and when reading data pieces of packs, as
+// many and as long as is free.
 absl::StatusOr<CheckReport> CheckRepository(const CallContext& ctx, Repository& repository,
                                             const CheckOptions& options);
 

@@ -1,5 +1,7 @@
 #include "repository/volume_check.h"
 
+#include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -40,12 +42,22 @@ absl::Status VolumeCheck::Check(const CallContext& ctx, const RepoSnapshot& snap
   ASSIGN_OR_RETURN(const std::string image_text, repository_.LoadTree(ctx, root.image_tree));
   ASSIGN_OR_RETURN(const std::vector<BlobId> level1_trees,
                    DecodeImageTree(image_text, layout.level1_count()));
+  oldest_ = std::numeric_limits<Verdict>::max();
+  RETURN_IF_ERROR(AddTree(snapshot.tree));
+  RETURN_IF_ERROR(AddTree(root.image_tree));
   for (std::size_t i = 0; i < level1_trees.size(); ++i) {
     const absl::Status status = CheckLevel1(ctx, level1_trees[i], static_cast<int64_t>(i), layout);
     if (!status.ok()) {
       return Annotate(status, absl::StrCat("image/", Level1Name(static_cast<int64_t>(i))));
     }
+    RETURN_IF_ERROR(AddTree(level1_trees[i]));
   }
+  return absl::OkStatus();
+}
+
+absl::Status VolumeCheck::AddTree(const BlobId& tree) {
+  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, repository_.index().FindTree(tree));
+  oldest_ = std::min(oldest_, copy.has_value() ? verified_.OfTree(*copy) : 0);
   return absl::OkStatus();
 }
 
@@ -66,6 +78,9 @@ absl::Status VolumeCheck::CheckLevel1(const CallContext& ctx, const BlobId& tree
     const int64_t leaf = level1 * kFanout + static_cast<int64_t>(i);
     ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
                      repository_.index().FindTree(leaves[i]));
+    if (found.has_value() && copy.has_value()) {
+      verified_.AddNeed(found->first, *copy);
+    }
     const bool is_whole = layout.LeafBytes(leaf) == whole_leaf_bytes;
     if (!is_whole || !copy.has_value() || !whole.leaves.Contains(copy->first)) {
       RETURN_IF_ERROR(CheckLeaf(ctx, leaves[i], leaf, layout));

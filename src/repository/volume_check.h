@@ -13,6 +13,7 @@
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
 #include "repository/tree.h"
+#include "repository/verified_packs.h"
 #include "repository/volume_layout.h"
 
 namespace csidelta::repository {
@@ -24,7 +25,9 @@ namespace csidelta::repository {
 // length in use.
 class VolumeCheck {
  public:
-  explicit VolumeCheck(const Repository& repository) : repository_(repository) {}
+  // `verified` gets to know which trees the level-1 trees need.
+  VolumeCheck(const Repository& repository, VerifiedPacks& verified)
+      : repository_(repository), verified_(verified) {}
 
   // Whether a file is that of a leaf, if its chunks are as long as those of one.
   static bool MayBeWholeLeaf(const Node& file);
@@ -34,6 +37,8 @@ class VolumeCheck {
 
   // DATA_LOSS when the volume's trees are not as they should be, or do not read. Thread-compatible.
   absl::Status Check(const CallContext& ctx, const RepoSnapshot& snapshot);
+  // Of the packs that hold the volume which was found as it should be last.
+  Verdict oldest() const { return oldest_; }
 
  private:
   struct Whole {
@@ -48,7 +53,11 @@ class VolumeCheck {
   absl::Status CheckLeaf(const CallContext& ctx, const BlobId& tree, int64_t leaf,
                          const VolumeLayout& layout) const;
 
+  absl::Status AddTree(const BlobId& tree);
+
   const Repository& repository_;
+  VerifiedPacks& verified_;
+  Verdict oldest_ = 0;
   Mutex mutex_;  // Guards the map, whose elements stay where they are.
   std::map<int64_t, Whole> whole_ ABSL_GUARDED_BY(mutex_);  // By the length of a chunk.
 };
