@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "repository/forget.h"
 #include "repository/pruner.h"
 #include "repository/repairer.h"
+#include "repository/verified_packs.h"
 #include "repository/version_repair.h"
 #include "tests/repository/restic_fixture.h"
 #include "tests/repository/test_volume.h"
@@ -74,6 +76,43 @@ TEST_P(ResticMaintenanceTest, ResticApprovesOurPrune) {
   const Outcome prune = RunRestic("prune --max-unused 0 --dry-run");
   EXPECT_THAT(prune.output, testing::ContainsRegex("total prune: +0 blobs"));
   EXPECT_THAT(prune.output, HasSubstr("unused size after prune: 0 B"));
+}
+
+TEST_P(ResticMaintenanceTest, ResticDoesNotSeeWhatChecksRecord) {
+  std::string image;
+  const Id newest = MakeGenerations(image);
+  const auto verified = [this] {
+    std::unique_ptr<Repository> repository = Open();
+    const auto snapshots = repository->ListSnapshots(ctx_);
+    return ReadVerifiedSnapshots(ctx_, *repository, *snapshots)->size();
+  };
+  const auto record = [this] {
+    std::set<std::string> files;
+    for (const auto& file : std::filesystem::directory_iterator(Path("repo/aux/v1/verified"))) {
+      files.insert(file.path().filename());
+    }
+    return files;
+  };
+  ExpectOursFindsNothingWrong();
+  EXPECT_EQ(verified(), 1);
+  const std::set<std::string> files = record();
+  EXPECT_THAT(files, SizeIs(2));
+  ExpectResticFindsNothingWrong();
+  EXPECT_THAT(RunRestic("snapshots").output, HasSubstr(newest.ShortHex()));
+  const std::string copy = absl::StrCat("export RESTIC_FROM_PASSWORD=", kInteropPassword,
+                                        "; restic init -r ", Path("other"), " && restic copy -r ",
+                                        Path("other"), " --from-repo ", Path("repo"));
+  EXPECT_EQ(
+      restic_.Run(absl::StrCat("export RESTIC_PASSWORD=", kInteropPassword, "; ", copy)).exit_code,
+      0);
+  EXPECT_FALSE(std::filesystem::exists(Path("other/aux")));
+  EXPECT_EQ(verified(), 1);
+  ExpectRestic("prune --max-unused 0");
+  EXPECT_EQ(record(), files);
+  EXPECT_EQ(verified(), 0) << "what it repacked was not read since";
+  ExpectOursFindsNothingWrong();
+  EXPECT_EQ(verified(), 1);
+  ExpectResticFindsNothingWrong();
 }
 
 TEST_P(ResticMaintenanceTest, ResticAcceptsAConfigThatWasMadeAgain) {
