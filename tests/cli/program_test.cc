@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/rfc3339.h"
 #include "base/unique_fd.h"
 #include "cli/command.h"
 #include "cli/console.h"
@@ -662,6 +663,39 @@ TEST_F(ProgramTest, ForgetAndPruneFreeSpaceAndCheckAgrees) {
   EXPECT_EQ(checked.code, ExitCode::kOk) << checked.out;
   ASSERT_EQ(Run({"restore", "latest", "-t", Path("target")}).code, ExitCode::kOk);
   EXPECT_EQ(Read("target"), image_);
+}
+
+TEST_F(ProgramTest, WhatACheckVerifiedIsInTheRepository) {
+  table_columns = 120;
+  Backup();
+  const auto snapshots = [this] { return Run({"snapshots", "--json"}).Result(); };
+  EXPECT_FALSE(snapshots()[0].contains("verified_at"));
+  EXPECT_THAT(Run({"show", "latest"}).out, HasSubstr("Verified        not known\n"));
+  const std::vector<std::string> check = {"check", "--read-data-older-than", "30d"};
+  const Outcome first = Run(check);
+  EXPECT_EQ(first.code, ExitCode::kOk) << first.error;
+  EXPECT_THAT(first.out, AllOf(HasSubstr("all data was read: "), Not(HasSubstr("skipped"))));
+  EXPECT_TRUE(ParseRfc3339(GetString(snapshots()[0], {"verified_at"})).has_value());
+  EXPECT_THAT(Run({"show", "latest", "--json"}).out, HasSubstr("\"verified_at\":\"20"));
+  EXPECT_THAT(Run({"show", "latest"}).out, ContainsRegex("\nVerified        20..-..-.. ..:.. "));
+  EXPECT_THAT(Run({"snapshots"}).out, AllOf(ContainsRegex("Verified +Tags\n"),
+                                            HasSubstr("; 1 verified, the oldest 0m ago\n")));
+  EXPECT_THAT(Run(check).out,
+              ContainsRegex("data read: 0 of [0-9]+ packs, 0 B\n"
+                            "skipped: [0-9]+ packs, .*, verified not so long ago\n"));
+  ChangeChunk(7);
+  Backup();
+  EXPECT_THAT(Run({"snapshots"}).out, HasSubstr("; 1 verified"));
+  const Json part =
+      Run({"check", "--json", "--read-data-older-than=1m", "--read-data-subset=1B"}).Result();
+  EXPECT_EQ(GetInt(part, {"packs_read"}), 1);
+  EXPECT_GT(GetInt(part, {"packs_skipped_recent"}), 0);
+  EXPECT_GT(GetInt(part, {"packs_skipped_subset"}), 0);
+  EXPECT_EQ(GetInt(part, {"packs_read"}) + GetInt(part, {"packs_skipped_recent"}) +
+                GetInt(part, {"packs_skipped_subset"}),
+            GetInt(part, {"packs"}));
+  EXPECT_EQ(GetString(part, {"not_recorded"}), "");
+  EXPECT_EQ(Run({"check", "--read-data-older-than", "soon"}).code, ExitCode::kFailed);
 }
 
 TEST_F(ProgramTest, CopyTakesSnapshotsElsewhere) {

@@ -29,7 +29,7 @@ TEST(SnapshotInfoTest, UnrecordedFiguresAreADash) {
   EXPECT_EQ(ModeOf(stored.snapshot), "incremental");
   EXPECT_EQ(DurationOf(stored.snapshot), std::nullopt);
   EXPECT_EQ(GivenTags(stored.snapshot), std::vector<std::string>{"daily"});
-  EXPECT_THAT(SnapshotTables({stored}, 80), ContainsRegex("incr  - +- +- +-\n"));
+  EXPECT_THAT(SnapshotTables({stored}, 80, {}, {}), ContainsRegex("incr  - +- +- +-\n"));
   StoredSnapshot other = Snapshot();
   other.snapshot.tags.clear();
   EXPECT_EQ(ModeOf(other.snapshot), "");
@@ -43,13 +43,13 @@ TEST(SnapshotInfoTest, AReasonThatAnotherVersionWroteFitsItsColumn) {
       repository::SnapshotSummary{.backup_start = absl::FromUnixSeconds(1'800'000'000),
                                   .backup_end = absl::FromUnixSeconds(1'800'086'399),
                                   .data_added_packed = (1 << 20) * 1000};
-  const std::string table = SnapshotTables({stored}, 119);
+  const std::string table = SnapshotTables({stored}, 119, {}, {});
   EXPECT_THAT(table, HasSubstr("  a-reason-of-a  "));
   EXPECT_THAT(table, Not(HasSubstr("daily")));
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(table, '\n'))) {
     EXPECT_LE(line.size(), 80u) << line;
   }
-  EXPECT_THAT(SnapshotTables({stored}, 120), HasSubstr("daily"));
+  EXPECT_THAT(SnapshotTables({stored}, 120, {}, {}), HasSubstr("daily"));
 }
 
 }  // namespace

@@ -119,6 +119,7 @@ Json ToJson(const datamover::ProtectedVolumeRecord& record) {
   }
   if (status.verification.has_value()) {
     set_time("verified_at", status.verification->at);
+    set_time("all_verified_since", status.verification->all_since);
     json["orphaned_snapshots"] = status.verification->orphaned_snapshots;
   }
   set_time("created_at", record.created_at);

@@ -1,3 +1,4 @@
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/keep_rules.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -53,6 +55,11 @@ Json ReportJson(const CheckReport& report, uint64_t seed) {
           {"trees", report.trees},
           {"packs_read", report.packs_read},
           {"bytes_read", report.bytes_read},
+          {"packs_skipped_recent", report.packs_recent},
+          {"bytes_skipped_recent", report.bytes_recent},
+          {"packs_skipped_subset", report.packs_unchosen},
+          {"bytes_skipped_subset", report.bytes_unchosen},
+          {"not_recorded", report.not_recorded},
           {"scratch_bytes", report.scratch_bytes},
           {"unrestorable", HexOf(report.unrestorable)},
           {"next_step", report.next_step},
@@ -60,12 +67,24 @@ Json ReportJson(const CheckReport& report, uint64_t seed) {
 }
 
 std::string ReadText(const CheckReport& report) {
-  if (report.packs_read == 0) {
+  if (report.packs_read == 0 && report.packs_recent == 0) {
     return "data was not read";
   }
-  return absl::StrCat(
+  std::string text = absl::StrCat(
       report.packs_read == report.packs ? "all data was read: " : "data read: ", report.packs_read,
       " of ", Counted(report.packs, "pack"), ", ", FormatBytes(report.bytes_read));
+  const auto add_skipped = [&text](int64_t packs, int64_t bytes, absl::string_view why) {
+    if (packs > 0) {
+      absl::StrAppend(&text, "\nskipped: ", Counted(packs, "pack"), ", ", FormatBytes(bytes), ", ",
+                      why);
+    }
+  };
+  add_skipped(report.packs_recent, report.bytes_recent, "verified not so long ago");
+  add_skipped(report.packs_unchosen, report.bytes_unchosen, "not in the subset");
+  if (!report.not_recorded.empty()) {
+    absl::StrAppend(&text, "\nnot recorded in the repository: ", report.not_recorded);
+  }
+  return text;
 }
 
 // Which snapshots the damage concerns.
@@ -94,17 +113,30 @@ class CheckCommand : public RepositoryCommand {
     table.Add("--read-data-subset", "PART",
               "read some: \"2/7\" the second of seven parts, \"10%\" or \"500M\" drawn at random",
               subset_);
+    table.AddParsed("--read-data-older-than", "AGE",
+                    "read only what was last verified so long ago, or never: \"30d\", \"1m\" a "
+                    "month, \"12h\"; with --read-data-subset, that part of it",
+                    [this](const std::string& value) -> absl::Status {
+                      ASSIGN_OR_RETURN(older_than_, ParseCalendarSpan(value));
+                      return absl::OkStatus();
+                    });
     return {.name = "check",
             .summary = "Verify that the repository is complete and undamaged",
             .details =
                 "Ends with exit code 1 when something is damaged. With --no-lock a backup "
-                "or prune that is under way may look like damage.",
-            .examples = {"check", "check --read-data-subset 10%"}};
+                "or prune that is under way may look like damage.\n\nA check that reads data "
+                "records in the repository when it verified each pack. csi-delta snapshots and "
+                "show print since when all of a snapshot is verified.",
+            .examples = {"check", "check --read-data-subset 10%",
+                         "check --read-data-older-than 30d  # so each pack is read once a month"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     engine::CheckJob job;
     RETURN_IF_ERROR(ChooseSubset(job));
+    if (older_than_.has_value()) {
+      job.read_older_than = GoBack(ctx.clock->Now(), *older_than_, absl::LocalTimeZone());
+    }
     ProgressMeter meter(session.console(), *ctx.clock, session.Opening());
     ASSIGN_OR_RETURN(const engine::CheckOutcome outcome,
                      engine::RunCheck(ctx, session.engine(), job, CountsOf(meter)));
@@ -122,7 +154,7 @@ class CheckCommand : public RepositoryCommand {
       return absl::InvalidArgumentError(
           "both --read-data and --read-data-subset are given; leave one of them out");
     }
-    if (read_data_) {
+    if (read_data_ || (older_than_.has_value() && subset_.empty())) {
       job.read_data = repository::ReadEverything{};
     } else if (!subset_.empty()) {
       ASSIGN_OR_RETURN(job.read_data, repository::ParseDataSubset(subset_));
@@ -132,6 +164,7 @@ class CheckCommand : public RepositoryCommand {
 
   bool read_data_ = false;
   std::string subset_;
+  std::optional<CalendarSpan> older_than_;
 };
 
 }  // namespace

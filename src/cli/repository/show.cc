@@ -14,6 +14,7 @@
 #include "cli/text.h"
 #include "incremental/mover/full_reason.h"
 #include "incremental/mover/volume_record.h"
+#include "repository/verified_packs.h"
 
 namespace csidelta::cli {
 namespace {
@@ -173,7 +174,8 @@ void AddLinks(const StoredSnapshot& stored, const Chain& chain, const std::strin
 }
 
 std::string SheetOf(const StoredSnapshot& stored, const VolumeManifest* manifest,
-                    const Chain& chain, const ProgramEnvironment& environment) {
+                    const Chain& chain, std::optional<absl::Time> verified,
+                    const ProgramEnvironment& environment) {
   const RepoSnapshot& snapshot = stored.snapshot;
   Sheet sheet(environment.table_columns);
   sheet.Add("Snapshot", stored.id.Hex());
@@ -181,6 +183,9 @@ std::string SheetOf(const StoredSnapshot& stored, const VolumeManifest* manifest
   sheet.Add("Host", snapshot.hostname);
   sheet.Add("Path", absl::StrJoin(snapshot.paths, ", "));
   AddBackup(snapshot, manifest, sheet);
+  sheet.Add("Verified", !verified.has_value() ? "not known"
+                                              : absl::FormatTime("%Y-%m-%d %H:%M %Z", *verified,
+                                                                 absl::LocalTimeZone()));
   AddChain(stored, chain, sheet);
   if (manifest != nullptr) {
     AddVolume(*manifest, sheet);
@@ -196,15 +201,15 @@ std::string SheetOf(const StoredSnapshot& stored, const VolumeManifest* manifest
   return std::move(sheet).Take();
 }
 
-std::string JsonOf(const StoredSnapshot& stored, const VolumeManifest* manifest,
-                   const Chain& chain) {
+std::string JsonOf(const StoredSnapshot& stored, const VolumeManifest* manifest, const Chain& chain,
+                   std::optional<absl::Time> verified) {
   const Json chain_json = {{"length", chain.length},
                            {"first", chain.first.Hex()},
                            {"whole", chain.is_whole},
                            {"children", HexOf(chain.children)}};
   std::string volume = manifest == nullptr ? "null" : repository::EncodeManifest(*manifest);
   std::erase(volume, '\n');
-  return absl::StrCat("{\"snapshot\":", SnapshotJsonText(stored), ",\"volume\":", volume,
+  return absl::StrCat("{\"snapshot\":", SnapshotJsonText(stored, verified), ",\"volume\":", volume,
                       ",\"chain\":", DumpJson(chain_json), "}\n");
 }
 
@@ -218,8 +223,10 @@ class ShowCommand : public RepositoryCommand {
             .details =
                 "What the backup did and why, its chain, and what /volume.json says of the volume. "
                 "The chain is the snapshots that were built one on the other since the last full "
-                "backup; each of them can be restored without the others. Of a snapshot of "
-                "another program, only what its file says.\n\nWith --json: one object with "
+                "backup; each of them can be restored without the others. Verified is as of "
+                "when all packs with blobs of it were read by a check; not known before, or if "
+                "packs were removed since. Of a snapshot of another program, only what its file "
+                "says.\n\nWith --json: one object with "
                 "snapshot, as csi-delta snapshots prints it, volume, which is /volume.json or "
                 "null, and chain.",
             .examples = {"show latest", "show 8ab6fc6f --json"}};
@@ -241,8 +248,12 @@ class ShowCommand : public RepositoryCommand {
       return record.status();
     }
     const VolumeManifest* const manifest = record.ok() ? &(*record)->manifest : nullptr;
-    console.Print(console.options().json ? JsonOf(stored, manifest, chain)
-                                         : SheetOf(stored, manifest, chain, session.environment()));
+    const auto known = repository::ReadVerifiedSnapshots(ctx, *repository, {stored});
+    const auto verified =
+        known.ok() && !known->empty() ? std::optional(known->begin()->second) : std::nullopt;
+    console.Print(console.options().json
+                      ? JsonOf(stored, manifest, chain, verified)
+                      : SheetOf(stored, manifest, chain, verified, session.environment()));
     return unreadable.code();
   }
 

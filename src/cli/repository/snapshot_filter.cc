@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "cli/text.h"
 
@@ -63,11 +64,15 @@ int64_t SummaryBytes(const RepoSnapshot& snapshot) {
              : 0;
 }
 
-std::string SnapshotJsonText(const StoredSnapshot& stored) {
+std::string SnapshotJsonText(const StoredSnapshot& stored, std::optional<absl::Time> verified_at) {
   std::string text = repository::EncodeSnapshot(stored.snapshot);
   text.pop_back();  // The closing brace.
   absl::StrAppend(&text, ",\"id\":\"", stored.id.Hex(), "\",\"short_id\":\"", stored.id.ShortHex(),
-                  "\"}");
+                  "\"");
+  if (verified_at.has_value()) {
+    absl::StrAppend(&text, ",\"verified_at\":\"", FormatRfc3339(*verified_at), "\"");
+  }
+  text.push_back('}');
   return text;
 }
 

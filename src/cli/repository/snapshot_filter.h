@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
 #include "cli/arguments.h"
@@ -54,7 +56,9 @@ void WarnOfNoMatch(Console& console);
 // The size of a volume, from the snapshot's summary; 0 if unknown.
 int64_t SummaryBytes(const repository::RepoSnapshot& snapshot);
 
-// A snapshot as restic prints it: its file's members, then id and short_id.
-std::string SnapshotJsonText(const repository::StoredSnapshot& stored);
+// A snapshot as restic prints it: its file's members, then id and short_id; and verified_at, if all
+// of it is verified as of some time.
+std::string SnapshotJsonText(const repository::StoredSnapshot& stored,
+                             std::optional<absl::Time> verified_at = std::nullopt);
 
 }  // namespace csidelta::cli

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -52,12 +53,13 @@ std::string TookCell(const RepoSnapshot& snapshot) {
 std::vector<std::string> BackupHead(bool is_wide) {
   std::vector<std::string> head = {"ID", "Time", "Mode", "Reason", "Changed", "Added", "Took"};
   if (is_wide) {
-    head.insert(head.end(), {"Size", "Parent", "Tags"});
+    head.insert(head.end(), {"Size", "Parent", "Verified", "Tags"});
   }
   return head;
 }
 
-std::vector<std::string> BackupRow(const StoredSnapshot& stored, bool is_wide) {
+std::vector<std::string> BackupRow(const StoredSnapshot& stored, bool is_wide,
+                                   const std::string& verified) {
   const RepoSnapshot& snapshot = stored.snapshot;
   std::vector<std::string> row = {stored.id.ShortHex(),
                                   absl::FormatTime(is_wide ? "%Y-%m-%d %H:%M:%S" : "%Y-%m-%d %H:%M",
@@ -71,7 +73,7 @@ std::vector<std::string> BackupRow(const StoredSnapshot& stored, bool is_wide) {
     const int64_t size_bytes = SummaryBytes(snapshot);
     row.insert(row.end(), {size_bytes == 0 ? kNotRecorded : FormatBytes(size_bytes),
                            snapshot.parent.has_value() ? snapshot.parent->ShortHex() : kNotRecorded,
-                           absl::StrJoin(GivenTags(snapshot), ",")});
+                           verified, absl::StrJoin(GivenTags(snapshot), ",")});
   }
   return row;
 }
@@ -103,7 +105,8 @@ std::vector<std::string> GivenTags(const RepoSnapshot& snapshot) {
   return tags;
 }
 
-std::string SnapshotTables(absl::Span<const StoredSnapshot> snapshots, int columns) {
+std::string SnapshotTables(absl::Span<const StoredSnapshot> snapshots, int columns,
+                           const std::map<repository::Id, absl::Time>& verified, absl::Time now) {
   const bool is_wide = columns >= kWideTableColumns;
   std::vector<std::string> volumes;
   std::map<std::string, std::vector<std::vector<std::string>>> tables;
@@ -114,7 +117,9 @@ std::string SnapshotTables(absl::Span<const StoredSnapshot> snapshots, int colum
       volumes.push_back(volume);
       rows.push_back(BackupHead(is_wide));
     }
-    rows.push_back(BackupRow(stored, is_wide));
+    const auto found = verified.find(stored.id);
+    rows.push_back(BackupRow(
+        stored, is_wide, found == verified.end() ? kNotRecorded : FormatAge(found->second, now)));
   }
   std::string out;
   for (const std::string& volume : volumes) {
@@ -124,7 +129,14 @@ std::string SnapshotTables(absl::Span<const StoredSnapshot> snapshots, int colum
   if (volumes.size() > 1) {
     absl::StrAppend(&out, " of ", Counted(std::ssize(volumes), "volume"));
   }
-  return absl::StrCat(out, snapshots.empty() ? "" : "; each can be restored by itself", "\n");
+  const auto oldest = absl::c_min_element(
+      verified, [](const auto& left, const auto& right) { return left.second < right.second; });
+  const std::string verified_text =
+      verified.empty() ? ""
+                       : absl::StrCat("; ", verified.size(), " verified, the oldest ",
+                                      FormatAge(oldest->second, now), " ago");
+  return absl::StrCat(out, snapshots.empty() ? "" : "; each can be restored by itself",
+                      verified_text, "\n");
 }
 
 }  // namespace csidelta::cli

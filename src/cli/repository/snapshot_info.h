@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +27,8 @@ std::vector<std::string> GivenTags(const repository::RepoSnapshot& snapshot);
 
 // Tables of the snapshots, one per volume, oldest first, each under a line with host and paths, and
 // their count. With fewer than kWideTableColumns columns a row has at most 80 characters. "-" is an
-// unknown value.
-std::string SnapshotTables(absl::Span<const repository::StoredSnapshot> snapshots, int columns);
+// unknown value. `verified` is since when all of a snapshot is, where that is known.
+std::string SnapshotTables(absl::Span<const repository::StoredSnapshot> snapshots, int columns,
+                           const std::map<repository::Id, absl::Time>& verified, absl::Time now);
 
 }  // namespace csidelta::cli

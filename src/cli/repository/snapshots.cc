@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -10,6 +12,7 @@
 #include "cli/repository/group_listing.h"
 #include "cli/repository/snapshot_filter.h"
 #include "cli/repository/snapshot_info.h"
+#include "repository/verified_packs.h"
 
 namespace csidelta::cli {
 namespace {
@@ -60,8 +63,11 @@ VerbSyntax SnapshotsCommand::Describe(ArgumentTable& table) {
           "One table per volume. Mode and reason say whether a backup was incremental, or why it "
           "was full. Changed is what its list of changed blocks named, Added what it stored in the "
           "repository, Took its duration; \"-\" is what the snapshot does not record. With 120 "
-          "columns or more, also size, parent and tags. csi-delta show prints the rest.\n\nWith "
-          "--json: one array, oldest first, with restic's members.\n\nWith --group, --repo is "
+          "columns or more, also size, parent, tags, and Verified: how long ago a check has read "
+          "the part of it that was read the longest ago; \"-\" if not all of it was read, or if "
+          "packs were removed since the last check. csi-delta show prints the rest.\n\nWith "
+          "--json: one array, oldest first, with restic's members and verified_at.\n\nWith "
+          "--group, --repo is "
           ".../plugins/csi-delta of a location, or a folder in it. No lock is taken. A group is "
           "shown as a whole if the filters match one of its members. A repository that cannot be "
           "read is named, and the exit code is 3.\n\nAn ID that names nothing in the list is named "
@@ -85,20 +91,24 @@ absl::StatusOr<ExitCode> SnapshotsCommand::Run(const CallContext& ctx, Session& 
           FutureText(stored), ": a clock was wrong when it was made, or this one is now"));
     }
   }
+  std::map<repository::Id, absl::Time> verified;
+  if (output_ != "id") {  // Not known where it cannot be read.
+    verified = repository::ReadVerifiedSnapshots(ctx, *repository, snapshots).value_or(verified);
+  }
   if (session.options().json) {
-    session.console().Print(
-        absl::StrCat("[",
-                     absl::StrJoin(snapshots, ",",
-                                   [](std::string* out, const StoredSnapshot& stored) {
-                                     out->append(SnapshotJsonText(stored));
-                                   }),
-                     "]\n"));
+    const auto add = [&verified](std::string* out, const StoredSnapshot& stored) {
+      const auto at = verified.find(stored.id);
+      out->append(SnapshotJsonText(
+          stored, at == verified.end() ? std::nullopt : std::optional(at->second)));
+    };
+    session.console().Print(absl::StrCat("[", absl::StrJoin(snapshots, ",", add), "]\n"));
   } else if (output_ == "id") {
     session.console().Print(absl::StrJoin(snapshots, "", [](auto* out, const auto& stored) {
       absl::StrAppend(out, stored.id.Hex(), "\n");
     }));
   } else {
-    session.console().Print(SnapshotTables(snapshots, session.environment().table_columns));
+    session.console().Print(
+        SnapshotTables(snapshots, session.environment().table_columns, verified, now));
   }
   if (snapshots.empty() && unknown.empty() && !filter_.IsEmpty()) {
     WarnOfNoMatch(session.console());
