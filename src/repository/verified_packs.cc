@@ -133,29 +133,23 @@ absl::Status VerifiedPacks::Load(const CallContext& ctx) {
     if (!read.ok() && !IsDamage(read.status())) {
       return read.status();
     }
-    if (!read.ok() || Merge(*read, ctx.clock->Now())) {
-      files_.push_back(key);
-      is_changed_ = is_changed_ || !read.ok();
-    }
+    Merge(read.value_or(VerdictFile()), ctx.clock->Now());
+    files_.push_back(key);
+    is_changed_ = is_changed_ || !read.ok();
   }
   return absl::OkStatus();
 }
 
-bool VerifiedPacks::Merge(const VerdictFile& file, absl::Time now) {
+void VerifiedPacks::Merge(const VerdictFile& file, absl::Time now) {
   const BlobIndex& index = repository_.index();
-  bool is_merged = true;
   for (const VerdictRow& row : file.rows) {
-    const Verdict verdict = Believed(row.verdict, now);
     std::array<uint8_t, Id::kBytes> least = {};
     std::memcpy(least.data(), row.name.data(), row.name.size());
     const uint32_t pack = index.FirstPackFrom(Id(least));
     if (pack < index.pack_count() && VerdictRow::Of(index.PackAt(pack), 0).name == row.name) {
-      packs_[pack] = std::max(packs_[pack], verdict);
-    } else {
-      is_merged = is_merged && verdict < VerdictAt(now - kClockSkewMax, true);
+      packs_[pack] = std::max(packs_[pack], Believed(row.verdict, now));
     }
   }
-  return is_merged;
 }
 
 void VerifiedPacks::Note(uint32_t pack, bool is_good, absl::Time now) {

@@ -73,7 +73,8 @@ class VerifiedPacks {
  public:
   explicit VerifiedPacks(Repository& repository) : repository_(repository) {}
 
-  // REQUIRES a loaded index. An error only when the store does not answer.
+  // REQUIRES an index that was just loaded: packs that are not in it are gone. An error only when
+  // the store does not answer.
   absl::Status Load(const CallContext& ctx);
 
   // By its ordinal in the index. 0 for a damaged pack.
@@ -93,8 +94,7 @@ class VerifiedPacks {
   absl::Status Save(const CallContext& ctx, std::optional<std::vector<VerdictRow>> snapshots);
 
  private:
-  // False if the file is to stay: it knows packs that were added after the index was loaded.
-  bool Merge(const VerdictFile& file, absl::Time now);
+  void Merge(const VerdictFile& file, absl::Time now);
   absl::Status Write(const CallContext& ctx);
 
   Repository& repository_;

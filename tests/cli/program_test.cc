@@ -539,7 +539,7 @@ TEST_F(ProgramTest, SnapshotsSayWhatEachBackupDidWithinEightyColumns) {
   table_columns = 120;
   const Outcome wide = Run({"snapshots"});
   EXPECT_THAT(wide.out, AllOf(HasSubstr("Parent"), HasSubstr("daily"), HasSubstr("10.0 MiB"),
-                              HasSubstr(older.substr(0, 8) + "\n"), Not(HasSubstr("kind="))));
+                              HasSubstr(older.substr(0, 8) + "  -\n"), Not(HasSubstr("kind="))));
   const Json all = Run({"snapshots", "--json"}).Result();
   EXPECT_EQ(GetString(all[0], {"csi_delta", "reason"}), "no-parent");
   EXPECT_EQ(GetInt(all[1], {"csi_delta", "changed_bytes"}), static_cast<int64_t>(2 * kChunk));
@@ -678,14 +678,15 @@ TEST_F(ProgramTest, WhatACheckVerifiedIsInTheRepository) {
   EXPECT_TRUE(ParseRfc3339(GetString(snapshots()[0], {"verified_at"})).has_value());
   EXPECT_THAT(Run({"show", "latest", "--json"}).out, HasSubstr("\"verified_at\":\"20"));
   EXPECT_THAT(Run({"show", "latest"}).out, ContainsRegex("\nVerified        20..-..-.. ..:.. "));
-  EXPECT_THAT(Run({"snapshots"}).out, AllOf(ContainsRegex("Verified +Tags\n"),
-                                            HasSubstr("; 1 verified, the oldest 0m ago\n")));
+  EXPECT_THAT(Run({"snapshots"}).out,
+              AllOf(ContainsRegex("Verified +Tags\n"),
+                    HasSubstr("\n1 of them verified, the oldest 0m ago\n")));
   EXPECT_THAT(Run(check).out,
               ContainsRegex("data read: 0 of [0-9]+ packs, 0 B\n"
                             "skipped: [0-9]+ packs, .*, verified not so long ago\n"));
   ChangeChunk(7);
   Backup();
-  EXPECT_THAT(Run({"snapshots"}).out, HasSubstr("; 1 verified"));
+  EXPECT_THAT(Run({"snapshots"}).out, HasSubstr("\n1 of them verified"));
   const Json part =
       Run({"check", "--json", "--read-data-older-than=1m", "--read-data-subset=1B"}).Result();
   EXPECT_EQ(GetInt(part, {"packs_read"}), 1);

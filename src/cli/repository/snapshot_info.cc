@@ -133,7 +133,7 @@ std::string SnapshotTables(absl::Span<const StoredSnapshot> snapshots, int colum
       verified, [](const auto& left, const auto& right) { return left.second < right.second; });
   const std::string verified_text =
       verified.empty() ? ""
-                       : absl::StrCat("; ", verified.size(), " verified, the oldest ",
+                       : absl::StrCat("\n", verified.size(), " of them verified, the oldest ",
                                       FormatAge(oldest->second, now), " ago");
   return absl::StrCat(out, snapshots.empty() ? "" : "; each can be restored by itself",
                       verified_text, "\n");
