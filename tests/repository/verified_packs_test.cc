@@ -224,7 +224,7 @@ TEST_F(VerifiedPacksTest, AKilledCheckLosesNothing) {
     store_.Restart();
     std::unique_ptr<Repository> repository = Open();
     store_.Restart();
-    store_.CutAt(call, call % 2 == 0 ? support::CutMoment::kBefore : support::CutMoment::kAfter);
+    store_.CutAt(call, support::CutMoment::kAfter);
     CheckRepository(ctx_, *repository, {.read_data = ReadEverything{}}).IgnoreError();
     const bool reached = store_.is_cut();
     store_.Restart();
