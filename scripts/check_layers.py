@@ -67,7 +67,7 @@ LINES_MAX = {
     "cli": 17670,
     "cmd": 200,
     "conformance": 2350,
-    "csi": 10675,
+    "csi": 10700,
     "datamover": 15750,
     "deleteitemactions": 650,
     "diffsnap": 3650,
