@@ -300,6 +300,16 @@ absl::Status DropContent(const CallContext& ctx, k8s::ApiClient& api, const Obje
   return DeleteObject(ctx, api, content);
 }
 
+absl::Status DeleteContentBehind(const CallContext& ctx, k8s::ApiClient& api,
+                                 const ObjectId& content, const ObjectId& snapshot) {
+  ASSIGN_OR_RETURN(const auto now, objects::Find<VolumeSnapshot>(ctx, api, snapshot.key));
+  if (!now.has_value() || now->uid() != snapshot.uid) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(
+        objects::Apply(ctx, api, content.key, BeingDeletedMark(content.key).IfUid(content.uid))));
+  }
+  return DeleteObject(ctx, api, content);
+}
+
 absl::Status DeleteContent(const CallContext& ctx, k8s::ApiClient& api,
                            const VolumeSnapshotContent& content) {
   if (!content.Label(objects::kMovedGroupLabel).empty()) {

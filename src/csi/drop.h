@@ -84,6 +84,13 @@ absl::Status DeleteObject(const CallContext& ctx, k8s::ApiClient& api, const Obj
 absl::Status DropContent(const CallContext& ctx, k8s::ApiClient& api, const ObjectId& content,
                          const std::optional<ObjectId>& snapshot, Data data);
 
+// Deletes a content whose policy was just set to Delete, after the deletion of its VolumeSnapshot
+// was accepted. The snapshot controller acts by the policy that it has seen: if that is still the
+// one before, it marks the content and leaves it for ever, with its data (external-snapshotter
+// 8.7.0). What goes already is not harmed: the sidecar waits for the mark.
+absl::Status DeleteContentBehind(const CallContext& ctx, k8s::ApiClient& api,
+                                 const ObjectId& content, const ObjectId& snapshot);
+
 // Deletes a content that csi-delta made, with its data. REQUIRES that no VolumeSnapshot is bound to
 // it. A member of a moved group is given up instead: GiveUpMember(). First writes the handle into a
 // status without one, because the sidecar deletes only what the status names.

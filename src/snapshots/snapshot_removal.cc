@@ -96,6 +96,22 @@ class ContentPolicy {
     return absl::OkStatus();
   }
 
+  // The content of a VolumeSnapshot that is being deleted, if its policy was changed here.
+  absl::Status DeleteBehind(const SnapshotEntry& entry) const {
+    if (changed_.empty() || !entry.group.uid.empty()) {
+      return absl::OkStatus();
+    }
+    const absl::Status deleted =
+        csi::DeleteContentBehind(ctx_, api_, {.key = ContentKeyOf(entry), .uid = entry.content_uid},
+                                 {.key = SnapshotKeyOf(entry), .uid = entry.uid});
+    // Most snapshot controllers have seen the policy, and delete it themselves.
+    return absl::IsPermissionDenied(deleted)
+               ? absl::OkStatus()
+               : Annotate(deleted,
+                          absl::StrCat("VolumeSnapshot ", entry.name,
+                                       " is deleted, but not its content ", entry.content));
+  }
+
   // The VolumeSnapshots stay: so does their data. Also when the call itself was stopped. Returns
   // `reason`, and what went wrong here.
   absl::Status PutBack(absl::Status reason) const {
@@ -383,6 +399,7 @@ absl::StatusOr<Removal> RemoveAsRead(const CallContext& ctx, k8s::ApiClient& api
         return policy.PutBack(again.status());
       }
       if (again->empty()) {
+        RETURN_IF_ERROR(policy.DeleteBehind(current.front()));
         return Removal{.end = Removal::End::kGone, .kept_for = {}};
       }
       current = *std::move(again);
@@ -400,6 +417,7 @@ absl::StatusOr<Removal> RemoveAsRead(const CallContext& ctx, k8s::ApiClient& api
     deleted = DeleteUnit(ctx, api, current);
     if (deleted.ok() || absl::IsNotFound(deleted)) {
       RETURN_IF_ERROR(DeleteMembers(ctx, api, current));
+      RETURN_IF_ERROR(policy.DeleteBehind(current.front()));
       return Removal{.end = deleted.ok() ? Removal::End::kRequested : Removal::End::kGone,
                      .kept_for = {}};
     }

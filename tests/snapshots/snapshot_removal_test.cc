@@ -281,14 +281,15 @@ TEST_F(RemoveAsReadTest, WithDataMakesThePolicyDeleteFirst) {
   SetPolicy("Retain");
   const SnapshotEntry entry = Read();
   bed_.api.ClearCalls();
+  BeforeDelete([this] { EXPECT_EQ(Policy(), "Delete"); });
   ASSERT_THAT(Remove(entry, true), IsOk());
-  EXPECT_EQ(Policy(), "Delete");
   std::vector<std::string> verbs;
   for (const ApiCall& call : bed_.api.calls()) {
     verbs.push_back(call.verb + " " + call.plural);
   }
   EXPECT_THAT(verbs, ElementsAre("get volumesnapshotcontents", "patch volumesnapshotcontents",
-                                 "delete volumesnapshots"));
+                                 "delete volumesnapshots", "get volumesnapshots",
+                                 "patch volumesnapshotcontents", "delete volumesnapshotcontents"));
 }
 
 TEST_F(RemoveAsReadTest, WithDataLeavesAPolicyThatIsDeleteAlready) {
@@ -465,6 +466,20 @@ TEST_F(RemovalWithDriverTest, WithThePolicyRetainOnlyTheDriversSnapshotIsLeft) {
   EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), ElementsAre(entry.handle));
+}
+
+TEST_F(RemovalWithDriverTest, WithDataNothingIsLeftThoughTheControllerSeesThePolicyBefore) {
+  cluster_.sees_policies_late = true;
+  const SnapshotEntry entry = Take("Retain");
+  ASSERT_THAT(Remove(entry, /*with_data=*/true), IsOk());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
+}
+
+TEST_F(RemovalWithDriverTest, WhoMayNotDeleteContentsLeavesItToTheController) {
+  const SnapshotEntry entry = Take("Retain");
+  bed_.api.Forbid("delete", "volumesnapshotcontents");
+  EXPECT_THAT(Remove(entry, /*with_data=*/true), IsOk());
 }
 
 TEST_F(RemovalWithDriverTest, TheWaitNamesWhatTheSidecarReports) {

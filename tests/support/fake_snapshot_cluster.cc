@@ -527,7 +527,8 @@ absl::Status FakeSnapshotCluster::SyncDeletedSnapshot(const Json& snapshot) {
     content.reset();
   }
   const bool deletes =
-      content.has_value() && Text(*content, {"spec", "deletionPolicy"}) == "Delete";
+      content.has_value() &&
+      (sees_policies_late ? class_policy : Text(*content, {"spec", "deletionPolicy"})) == "Delete";
   if (!HasFinalizer(snapshot, objects::kSnapshotSourceProtectionFinalizer) &&
       !HasFinalizer(snapshot, objects::kSnapshotBoundProtectionFinalizer)) {
     return absl::OkStatus();

@@ -43,11 +43,12 @@ class FakeSnapshotCluster {
   // there, and every deletion waits for finalizers. Else what a test left out is made up.
   bool strict = false;
   std::string driver_name = "d.example.com";
-  bool fills_when_bound = true;                       // the driver's CSIDriver says so
-  std::string class_policy = "Delete";                // of classes that do not tell
-  std::string reclaim_policy = "Delete";              // of provisioned volumes
-  std::string group_version = "v1";                   // of objects and owner references
-  std::string controller_version = "v1";              // that the controller was compiled with
+  bool fills_when_bound = true;           // the driver's CSIDriver says so
+  std::string class_policy = "Delete";    // of classes that do not tell
+  bool sees_policies_late = false;        // deletes contents by the policy that they were made with
+  std::string reclaim_policy = "Delete";  // of provisioned volumes
+  std::string group_version = "v1";       // of objects and owner references
+  std::string controller_version = "v1";  // that the controller was compiled with
   std::string group_list = "volumeSnapshotInfoList";  // "volumeSnapshotHandlePairList" in v1beta1
   bool names_groups = true;                           // status.volumeGroupSnapshotName of members
   std::string member_error;                           // status.error of a group's second member
