@@ -1,4 +1,5 @@
-// csi-delta report: of repositories, and of its own JSON. That of a cluster: cluster_repository_test.
+// csi-delta report: of repositories, and of its own JSON. That of a cluster:
+// cluster_repository_test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -49,10 +49,8 @@ inline Report SampleReport(int volumes, int days) {
 }
 
 inline void Fail(BackupEntry& backup, const std::string& message) {
-  backup = {.at = backup.at,
-            .state = BackupState::kFailed,
-            .backup = backup.backup,
-            .message = message};
+  backup = {
+      .at = backup.at, .state = BackupState::kFailed, .backup = backup.backup, .message = message};
 }
 
 }  // namespace csidelta::report
