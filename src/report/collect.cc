@@ -304,6 +304,7 @@ absl::StatusOr<std::vector<VolumeEntry>> ReadRepository(
     volume.backups.push_back(std::move(entry));
   }
   std::vector<VolumeEntry> all;
+  all.reserve(volumes.size());
   for (auto& [name, volume] : volumes) {
     all.push_back(std::move(volume));
   }

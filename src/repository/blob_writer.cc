@@ -436,6 +436,7 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
   }
   // Nothing is known of them: all is read.
   std::vector<PackToScan> scans;
+  scans.reserve(orphans.size());
   for (const FileInfo& orphan : orphans) {
     scans.push_back({.file = orphan, .blobs = {}});
   }

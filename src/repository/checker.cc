@@ -766,10 +766,10 @@ absl::Status Checker::ReadTogether(absl::Span<const FileInfo> packs, PackContent
     const MutexLock lock(mutex_);
     if (!found.detail.empty() || !found.is_listed_so) {
       Shorten(found);  // The second look says how.
-      suspects.push_back({.pack = i,
-                          .damaged = std::move(found.damaged),
-                          .is_listed_so = found.is_listed_so,
-                          .found = std::move(found)});
+      Suspect suspect = {
+          .pack = i, .damaged = std::move(found.damaged), .is_listed_so = found.is_listed_so};
+      suspect.found = std::move(found);
+      suspects.push_back(std::move(suspect));
     } else if (!cut) {
       verified_.Note(*index().FindPack(scans[i].file.id), /*is_good=*/true, ctx_.clock->Now());
     }

@@ -754,15 +754,16 @@ TEST(ExamplesTest, ThoseOfARepositoryRun) {
   for (const std::unique_ptr<Command>& command : AllCommands()) {
     const VerbSyntax verb = command->Declare();
     for (const std::string& example : verb.examples) {
-      // No cluster, bucket, list, second password or lost config is there.
-      const std::vector<std::string> missing = {"--pvc", "--upload",  "--volume-snapshot",
-                                                "s3",    "--extents", "as-of",
-                                                "init",  "key",       "config"};
+      // No cluster, bucket, list, report, second password or lost config is there.
+      const std::vector<std::string> missing = {
+          "--pvc", "--upload", "--volume-snapshot", "s3",       "--extents", "as-of", "init",
+          "key",   "config",   "--from-json",       "--cluster"};
       const auto needs = [&](const std::string& what) { return absl::StrContains(example, what); };
       const bool is_local =
           verb.family == VerbFamily::kRepository || verb.family == VerbFamily::kNewRepository;
       if (is_local && absl::c_none_of(missing, needs)) {
-        const std::string line = absl::StrReplaceAll(example.substr(0, example.find("  #")), ours);
+        const std::string line = absl::StrReplaceAll(
+            example.substr(0, std::min(example.find("  #"), example.find(" > "))), ours);
         const Outcome outcome = program.Run(*SplitCommand(line));
         EXPECT_EQ(outcome.code, ExitCode::kOk) << line << "\n" << outcome.error;
         ++runs;
