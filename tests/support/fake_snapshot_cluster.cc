@@ -182,6 +182,10 @@ void FakeSnapshotCluster::Note(const std::string& kind, const Json& object, bool
   }
 }
 
+std::string FakeSnapshotCluster::PolicySeen(const Json& content) const {
+  return sees_policies_late ? class_policy : Text(content, {"spec", "deletionPolicy"});
+}
+
 void FakeSnapshotCluster::NoteSnapshot(const Json& snapshot, bool gone) {
   if (gone) {
     const std::string claim = support::SourceClaimName(snapshot);
@@ -196,7 +200,7 @@ void FakeSnapshotCluster::NoteSnapshot(const Json& snapshot, bool gone) {
         SetJson(object, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation},
                 "yes");
       });
-      if (Text(*content, {"spec", "deletionPolicy"}) == "Delete") {
+      if (PolicySeen(*content) == "Delete") {
         Delete(key);
       }
     }
@@ -526,9 +530,7 @@ absl::Status FakeSnapshotCluster::SyncDeletedSnapshot(const Json& snapshot) {
   if (content.has_value() && !RefersTo(*content, "volumeSnapshotRef", snapshot)) {
     content.reset();
   }
-  const bool deletes =
-      content.has_value() &&
-      (sees_policies_late ? class_policy : Text(*content, {"spec", "deletionPolicy"})) == "Delete";
+  const bool deletes = content.has_value() && PolicySeen(*content) == "Delete";
   if (!HasFinalizer(snapshot, objects::kSnapshotSourceProtectionFinalizer) &&
       !HasFinalizer(snapshot, objects::kSnapshotBoundProtectionFinalizer)) {
     return absl::OkStatus();

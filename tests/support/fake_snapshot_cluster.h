@@ -101,6 +101,7 @@ class FakeSnapshotCluster {
 
   void OnEvent(const k8s::WatchEvent& event);
   void Note(const std::string& kind, const Json& object, bool gone);
+  std::string PolicySeen(const Json& content) const;  // by the controller
   void NoteSnapshot(const Json& snapshot, bool gone);
   void AddContent(const Json& content, bool gone);
   void NoteGroup(const Json& group, bool gone);
